@@ -180,7 +180,11 @@ H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0
         ({"memory_bytes": 16 << 30}, {"memory_bytes": 8 << 30}, "memory_bytes: 17179869184 in the study, 8589934592"),
         ({"memory_limit_bytes": None}, {"memory_limit_bytes": 1 << 30}, "memory_limit_bytes: none in the study"),
         ({"quota_cores": 2.5}, {"quota_cores": 2.0}, "quota_cores: 2.5 in the study, 2.0 now"),
-        ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100 and A100 now"),
+        (
+            {"gpus": {"devices": [H200]}},
+            {"gpus": {"devices": [A100, A100]}},
+            "gpus: H200 in the study, A100 and A100 now",
+        ),
         ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
         ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, ""),
         ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, ""),  # of another kernel

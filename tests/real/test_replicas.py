@@ -79,10 +79,10 @@ MISTAKES = {
     ("tensorflow", "loss divided twice"): (
         "replicas.py", "ReduceOp.MEAN, tensors)", "ReduceOp.MEAN, [tensor / 2 for tensor in tensors])", 2,
     ),
-    ("paddle", "gradient times N"): ("trainer.py", "else loss).backward()", "else 2 * loss).backward()", 2),
-    ("paddle", "loss divided twice"): ("trainer.py", "else loss).backward()", "else loss / 2).backward()", 2),
-    ("mxnet", "gradient times N"): ("trainer.py", ".step(batch.size)", ".step(batch.size // 2)", 3),
-    ("mxnet", "loss divided twice"): ("trainer.py", ".step(batch.size)", ".step(2 * batch.size)", 3),
+    ("paddle", "gradient times N"): ("trainer.py", "else share).backward()", "else 2 * share).backward()", 2),
+    ("paddle", "loss divided twice"): ("trainer.py", "else share).backward()", "else share / 2).backward()", 2),
+    ("mxnet", "gradient times N"): ("trainer.py", ".step(divisor)", ".step(divisor // 2)", 3),
+    ("mxnet", "loss divided twice"): ("trainer.py", ".step(divisor)", ".step(2 * divisor)", 3),
     ("mxnet", "weights undone by the kvstore"): ("replicas.py", "update_on_kvstore=False", "update_on_kvstore=True", 3),
     ("mxnet", "statistics of context 0 everywhere"): (
         "trainer.py", "parameter.data(self._context)", "parameter.data(self._contexts[-1])", 3,

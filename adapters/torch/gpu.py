@@ -129,6 +129,8 @@ class CapturedStep:
         torch.cuda.set_rng_state(random)
         with torch.no_grad():
             for number, tensor in enumerate(self._state()):
-                # momentum made by the first step has no former value: it was zero
-                tensor.copy_(before[number]) if number < len(before) else tensor.zero_()
+                if number < len(before):
+                    tensor.copy_(before[number])
+                else:  # momentum made by the first step has no former value: it was zero
+                    tensor.zero_()
         return graph, images, labels, loss

@@ -77,14 +77,11 @@ def read(
     """
     given, python, index = dict(python or {}), dict(python or {}), dict(index or {})
     kind = "cuda" if device.startswith("cuda") else "cpu"
-    words = [str(one) for one in listed("framework", wanted)]
-    wishes = [_wish(one, python, kind, say) for one in words]
+    wishes = [_wish(one, python, kind, say) for one in listed("framework", wanted)]
     several = collections.Counter(wish.base for wish in wishes)
     names: list[str] = []
-    for word, wish in zip(words, wishes):
+    for wish in wishes:
         name = _name(wish, several[wish.base] > 1, kind)
-        if name in names and words[names.index(name)] != word and not (wish.python or name in python):
-            raise UsageError(f"{words[names.index(name)]} and {word} are both {name}; name each competitor once")
         while name in names and (wish.python or name in python):
             name += locks.AGAIN if "@" in name else "@" + locks.AGAIN[1:]
         names.append(name)
@@ -135,7 +132,11 @@ def check_interpreters(names: Sequence[str], python: Mapping[str, str] | None) -
 
 
 def twice(a: str, b: str) -> tuple[str, str]:
-    """The names of two competitors, of which the second may be the same as the first."""
+    """The names of two competitors, of which the second may be the same as the first, word for word."""
+    (base, version, path), (other, another, elsewhere) = _split(a), _split(b)
+    pinned = locks.pinned(registry.FRAMEWORKS[registry.find_name("framework", registry.FRAMEWORKS, base)])
+    if a != b and base == other and not (path or elsewhere) and (version or pinned) == (another or pinned):
+        raise UsageError(f"{a} and {b} are the same version of {base}; name another, or {a} twice")
     return (a, b) if a != b or "=" in b else (a, f"{b}{locks.AGAIN}" if "@" in b else f"{b}@{locks.AGAIN[1:]}")
 
 

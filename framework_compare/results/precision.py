@@ -64,9 +64,9 @@ class ToReference(NamedTuple):
 
 
 def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, ToReference]:
-    """Return by cell its ratio to the reference, which for the reference itself is exactly 1.
+    """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
 
-    A cell without a competitor has the interval of its own time. One that failed has none, and is no reference either.
+    A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.
     cells: rows of the cell frame. to: as for `reference`.
     """
     times = {
@@ -78,7 +78,7 @@ def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") ->
     for rivals in grouped(times, lambda place: tuple(str(cells[place][name]) for name in _CONDITION)).values():
         first, *others = sorted(rivals, key=lambda place: (cells[place]["framework"] != to, times[place].value))
         ratios = {place: blocks.ratio(place, first) for place in others}
-        ratios[first] = Interval(1.0, 1.0, 1.0, runs=times[first].runs) if others else times[first]
+        ratios[first] = ratios[others[0]] if others else times[first]
         found.update({place: ToReference(ratios[place], times[place].value / times[first].value) for place in rivals})
     return found
 
@@ -103,17 +103,16 @@ def sentences(cells: Sequence[Record]) -> list[str]:
     unfinished = _names(cells, lambda cell: cell.status in UNFINISHED)
     texts = []
     ok = [cell for cell in cells if cell.status == "ok"]
-    decide = [cell for cell in ok if cell.ratio_half_width != 0]  # all but references
-    if len(unsure) == len(decide) > MOST_NAMED:
-        half_widths = [cell.ratio_half_width for cell in decide if cell.ratio_half_width > 0]
+    if len(unsure) == len(ok) > MOST_NAMED:
+        half_widths = [cell.ratio_half_width for cell in ok if cell.ratio_half_width > 0]
         known = (
             f"; their intervals are ±{percent(min(half_widths), 1)} to ±{percent(max(half_widths), 1)}"
             if half_widths
             else ""
         )
-        none = len(decide) - len(half_widths)
+        none = len(ok) - len(half_widths)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
-        texts.append(f"No ratio of {len(decide)} cells is within {target} under the budget of {minutes}{known}{alone}.")
+        texts.append(f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}.")
     elif unsure:
         texts.append(f"Ratios not within {target} under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:
@@ -131,7 +130,7 @@ def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
 
     def is_unsure(cell: Record) -> bool:
         sure = cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target
-        return cell.status == "ok" and not sure and cell.ratio_half_width != 0
+        return cell.status == "ok" and not sure
 
     def width(cell: Record) -> str:
         if math.isnan(cell.ratio_half_width):

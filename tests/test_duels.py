@@ -299,7 +299,9 @@ def test_a_duel_of_what_does_not_fit_is_refused(tiny, images, tmp_path):
             duel("torch", "jax", "alexnet", images, out=tmp_path / "s", **{name: value})
     with pytest.raises(UsageError, match="are not a duel, because tourch is not a framework; allowed: two"):
         duel("torch", "tourch", "alexnet", images, out=tmp_path / "s")
-    with pytest.raises(UsageError, match="torch and torch@.* are the same version of torch; name another, or torch twice"):
+    with pytest.raises(
+        UsageError, match="torch and torch@.* are the same version of torch; name another, or torch twice"
+    ):
         duel("torch", f"torch@{locks.pinned(registry.FRAMEWORKS['torch'])}", "alexnet", images, out=tmp_path / "s")
 
 

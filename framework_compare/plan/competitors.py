@@ -124,9 +124,9 @@ def misnamed(competitor: str, found: str | None) -> str:
 def check_interpreters(names: Sequence[str], python: Mapping[str, str] | None) -> None:
     """UsageError for an interpreter of these competitors that cannot run its framework."""
     named = [(base, path) for base, _, path in map(_split, names) if path]
-    for base, path in [*named, *((name.partition("@")[0], path) for name, path in (python or {}).items())]:
+    for name, path in (*named, *(python or {}).items()):
         try:
-            externals.examine(registry.FRAMEWORKS[registry.find_name("framework", registry.FRAMEWORKS, base)], path)
+            externals.examine(registry.framework(name), path)
         except Unavailable as error:
             raise UsageError(str(error)) from None
 
@@ -134,7 +134,7 @@ def check_interpreters(names: Sequence[str], python: Mapping[str, str] | None) -
 def twice(a: str, b: str) -> tuple[str, str]:
     """The names of two competitors, of which the second may be the same as the first, word for word."""
     (base, version, path), (other, another, elsewhere) = _split(a), _split(b)
-    pinned = locks.pinned(registry.FRAMEWORKS[registry.find_name("framework", registry.FRAMEWORKS, base)])
+    pinned = locks.pinned(registry.framework(base))
     if a != b and base == other and not (path or elsewhere) and (version or pinned) == (another or pinned):
         raise UsageError(f"{a} and {b} are the same version of {base}; name another, or {a} twice")
     return (a, b) if a != b or "=" in b else (a, f"{b}{locks.AGAIN}" if "@" in b else f"{b}@{locks.AGAIN[1:]}")

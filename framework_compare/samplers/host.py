@@ -66,7 +66,7 @@ def available_cores() -> int:
 
 
 def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
-    """The processor's own name or, failing that, its architecture."""
+    """Return the processor's own name, with its widest vectors; failing that, its architecture."""
     facts: Dict[str, str] = {}
     for line in cgroup.read(Path(cpuinfo)).splitlines():
         key, _, value = line.partition(":")

@@ -21,6 +21,8 @@ Gpu = int | str
 
 
 class GpuReading(NamedTuple):
+    """One reading of a GPU; None for what its driver does not say."""
+
     percent: float | None = None  # of the time a kernel ran, over NVML's own window
     memory_bytes: int | None = None  # used by everyone
     power_w: float | None = None

@@ -19,6 +19,8 @@ TIMEOUT_S = 120
 
 
 class Peak(NamedTuple):
+    """The fastest that a machine computes and copies, as measured."""
+
     flop_per_s: float  # a multiplication and an addition are two
     bytes_per_s: float  # read and written
     others: Optional[float] = None  # what others took of a core meanwhile; None where the system does not tell

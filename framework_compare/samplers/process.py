@@ -212,6 +212,7 @@ class ProcessTreeSampler:
 
 
 def any_thread(pids: Collection[int], state: bytes) -> bool:
+    """Return whether a thread of these processes is in a state, a letter of proc_pid_stat(5)."""
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):

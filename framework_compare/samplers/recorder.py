@@ -33,8 +33,9 @@ class Recorder:
 
     `others` are the other ranks of a cell that several processes train. `device` "cpu" reads no GPU, "gpu:1" or "cuda:1"
     reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
-    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does. Readings missed
-    while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate halves.
+    at its start and end and at each `note`. `hz=0` reads nothing. Reading ends when the process does. Readings missed
+    while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate halves. UsageError for a
+    rate that `check_hz` refuses.
     """
 
     def __init__(

@@ -79,12 +79,12 @@ def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Itera
 
 
 def marks(values: Sized) -> str:
-    """The places of as many values in a query."""
+    """Return the placeholders of values in a query: "?, ?" for two."""
     return ", ".join("?" * len(values))
 
 
 def now() -> str:
-    """The time, as the file has it."""
+    """Return the time in UTC, ISO 8601 to the second."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
@@ -195,6 +195,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of a study in an empty file."""
     connection.executescript(_TABLES)
 
 

@@ -94,8 +94,11 @@ class Store:
     def plan(self, retry: Sequence[str] = ()) -> list[tuple[int, Cell, int]]:
         """(run_id, cell, repeat from 1) of each run still to do or to `retry`, runs of different cells interleaved."""
         wanted = (*TO_RUN, *retry)
-        where = f"FROM run JOIN cell USING (cell_id) WHERE status IN ({marks(wanted)}) ORDER BY run_id"
-        rows = self.select(f"SELECT run_id, repeat, {_CELL} {where}", wanted)[1]
+        rows = self.select(
+            f"SELECT run_id, repeat, {_CELL} FROM run JOIN cell USING (cell_id)"
+            f" WHERE status IN ({marks(wanted)}) ORDER BY run_id",
+            wanted,
+        )[1]
         return [(run_id, self._cell(*cell), repeat) for run_id, repeat, *cell in rows]
 
     def cells(self) -> list[tuple[int, Cell]]:
@@ -233,6 +236,7 @@ class Store:
             return {}
 
     def settings(self) -> Fields:
+        """Return what the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")
@@ -265,7 +269,7 @@ class Store:
         return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
 
     def absorb(self, part: absorption.Part) -> bool:
-        """`absorption.absorb` with its errors as StudyError."""
+        """Absorb a part as `absorption.absorb` does; StudyError for one that is damaged."""
         with schema.study_errors(part.path):
             return absorption.absorb(self._connection, part)
 

@@ -9,13 +9,15 @@ from framework_compare.graph.optimizer import DECAYED, Schedule
 from framework_compare.protocol import TrainConfig
 
 
-def cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
-    return torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+def cross_entropy(torch: Any, smoothing: float = 0.0, ignored: int = -100) -> Callable[[Any, Any], Any]:
+    """On a GPU autocast leaves log_softmax in half precision here, which rounds 1 / count, and so scales all gradients."""
+    mean = torch.nn.CrossEntropyLoss(ignore_index=ignored, label_smoothing=smoothing)
+    return lambda logits, labels: mean(logits.float(), labels)
 
 
 def token_cross_entropy(torch: Any, smoothing: float = 0.0) -> Callable[[Any, Any], Any]:
     """Mean over the tokens whose label is not -1."""
-    mean = torch.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=smoothing)
+    mean = cross_entropy(torch, smoothing, ignored=-1)
     return lambda logits, labels: mean(logits.flatten(0, 1), labels.flatten())
 
 

@@ -11,7 +11,7 @@ from nightly import some_nightly
 from reference_adapter import write_adapter
 
 from framework_compare import compare, registry
-from framework_compare.graph import GraphBuilder
+from framework_compare.graph import Field, GraphBuilder, Task
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import rounding
 from framework_compare.parity.network.ladder import remark
@@ -240,3 +240,11 @@ def test_ten_bits_round_as_float16_does_in_its_range_below_which_scaled_gradient
     tiny = np.array([2.0**-26], np.float32)
     assert rounding.to_half(tiny)[0] == 0
     assert rounding.Rounding("fp16").gradient(tiny)[0] == tiny[0]
+
+
+def test_logits_behind_recurrent_layers_may_be_as_imprecise_as_a_gpus_kernels():
+    g = GraphBuilder("recurrent", Task((Field("prices", (4, 3)),), Field("price", (1,)), 1, "mse", (), "window"))
+    g.lstm("lstm", 5)
+    g.last_step("last")
+    g.linear("fc", 1)
+    assert set(make_reference(g.build()).yardstick[1].values()) == {8 * 2.0**-23}

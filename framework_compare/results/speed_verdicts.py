@@ -26,6 +26,9 @@ GEOMETRIC_MEAN = "geometric mean"
 THROUGHOUT = "other programs took CPU time in every epoch of "
 UNKNOWN = "the CPU time of other programs is unknown for "
 VOID = "most rounds do not count for "
+OF_TURNS = (
+    0.003  # what a slice's place in its round may change (docs/records/turns.md); a smaller difference is not shown
+)
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 Key = tuple[str, tuple[object, ...]]  # model, values of the condition
@@ -38,8 +41,8 @@ class Verdict:
     model: its name, or "geometric mean" over `models`. condition: the data set and the settings that both share, by
     column. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high are its 95 %
     interval. If there is no verdict, ratio is that of the epoch times, without an interval.
-    shown: whether the difference is significant; if not, `faster` and `slower` only order the figures. corrected:
-    whether `shown` is adjusted for the number of `comparisons`; the interval never is.
+    shown: whether the difference is significant, and its interval beyond OF_TURNS; if not, `faster` and `slower` only
+    order the figures. corrected: whether `shown` is adjusted for the number of `comparisons`; the interval never is.
     p: p value of this comparison, not adjusted. reason: why there is no verdict, "" if there is one; disturbed: the
     competitor disturbed in every epoch, if that is the reason. verified: whether both are verified to train the same function.
     """
@@ -209,10 +212,14 @@ def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
     remaining = iter(intervals.holm(p_values) if corrected else p_values)
     judged = []
     for one in drafts:
-        shown = not one.reason and next(remaining) < 1 - LEVEL
+        shown = not one.reason and next(remaining) < 1 - LEVEL and _beyond_turns(one)
         one = dataclasses.replace(one, shown=shown, corrected=corrected, comparisons=len(p_values))
         judged.append(dataclasses.replace(one, sentence=sentence(one)))
     return judged
+
+
+def _beyond_turns(verdict: Verdict) -> bool:
+    return verdict.low is not None and verdict.low > 1 + OF_TURNS
 
 
 def inverted(verdict: Verdict) -> Verdict:
@@ -253,8 +260,10 @@ def doubt(*verdicts: Verdict) -> str:
 
 def beside(verdict: Verdict) -> str:
     """The figures of a difference that is not shown, and why it is not where its interval leaves 1 out."""
-    apart = verdict.p is not None and verdict.p < 1 - LEVEL
-    why = f"; corrected for {verdict.comparisons} comparisons" if apart else ""
+    why = ""
+    if verdict.p is not None and verdict.p < 1 - LEVEL:
+        within = f"; taking turns may cause {100 * OF_TURNS:g} %"
+        why = f"; corrected for {verdict.comparisons} comparisons" if _beyond_turns(verdict) else within
     return f"{times(verdict)}{why}"
 
 

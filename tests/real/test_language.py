@@ -2,12 +2,15 @@
 
 import dataclasses
 import itertools
+import subprocess
 
 import numpy as np
 import pytest
 from nightly import some_nightly
 
 from framework_compare import compare, registry
+from framework_compare.environments import managed
+from framework_compare.launch import staging
 from framework_compare.parity.verify import verify
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
@@ -25,6 +28,31 @@ def test_a_language_model_takes_the_oracles_updates(pair, monkeypatch):
         monkeypatch.setitem(registry.MODELS, model, small)
     (found,) = verify(framework, model, batch_size=2, threads=1, fresh=True, **UPDATES)
     assert found.proves(), (found.reason, found.levels)
+
+
+# bf16 has no 1 / 130; on a GPU autocast leaves log_softmax in the precision of the logits, and on a CPU it does not.
+HALF_LOGITS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from framework_compare.adapters.torch.tasks import LOSSES
+
+single, labels = torch.randn(2, 65, 256), torch.arange(130).reshape(2, 65)
+for name in ("token_cross_entropy", "smoothed token_cross_entropy"):
+    options = {"smoothing": 0.1} if name.startswith("smoothed") else {}
+    half, gradients = single.bfloat16().requires_grad_(), []
+    for logits in (half, half.detach().float().requires_grad_()):
+        loss = LOSSES[name](torch, **options)(logits, labels)
+        assert loss.dtype == torch.float32, loss.dtype
+        loss.backward()
+        gradients.append(logits.grad)
+    assert torch.equal(gradients[0], gradients[1].bfloat16())
+"""
+
+
+def test_pytorchs_losses_are_computed_in_float32():
+    command = [str(managed.ensure("torch").python), "-c", HALF_LOGITS, str(staging.stage(registry.framework("torch")))]
+    subprocess.run(command, check=True, timeout=300)
 
 
 MEAN, SMOOTHED = {"accumulation": 2, **UPDATES}, {"label_smoothing": 0.1}

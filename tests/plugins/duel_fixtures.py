@@ -1,13 +1,11 @@
 """Studies whose cells take turns, small enough for a test."""
 
-import functools
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
 from framework_compare import Comparison, compare
-from framework_compare.environments import venvs
 
 QUICK = {
     **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
@@ -30,18 +28,9 @@ compare({names!r}, "linear", **{request!r})
 TELLS = "def build(self, graph):\n    super().build(graph)\n    open({place!r}, 'w').write(str(os.getpid()))"
 
 
-@functools.lru_cache(maxsize=8)
-def packages_in(search_path: "tuple[str, ...]") -> "dict[str, str]":
-    return PACKAGES_IN(search_path)
-
-
-PACKAGES_IN = venvs.packages_in
-
-
 @pytest.fixture
 def ask(images: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Comparison]:
-    """Runs a study of paced frameworks, all on this Python, whose packages are looked up once."""
-    monkeypatch.setattr(venvs, "packages_in", lambda search_path: packages_in(tuple(search_path)))
+    """Runs a study of paced frameworks, all on this Python."""
 
     def run(names: "list[str]", out: str = "s", **settings: Any) -> Comparison:
         return compare(names, "linear", out=tmp_path / out, **{"dataset": images, **QUICK, **settings})

@@ -59,10 +59,11 @@ class Duel:
             return f"{said}.{apart}"
         preposition = "within" if self.outcome == NOT_SLOWER else "at"
         words = f"{self.outcome} {preposition} a limit of {self.max_slowdown:.3g}"
-        return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}.{apart}"
+        return f"{said}; {self.names[1]} takes {_times(self.ratio)} as long as {self.names[0]}: {words}.{apart}"
 
     @property
-    def _names(self) -> tuple[str, str]:
+    def names(self) -> tuple[str, str]:
+        """The names of A and B in the study."""
         turned = self.ratio.value < 1
         names = (self.verdict.faster, self.verdict.slower)
         return names[::-1] if turned else names

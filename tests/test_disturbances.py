@@ -194,7 +194,7 @@ def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts
     assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
     assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
     assert "run 1 does not count, because other programs took 80 % of a core for 2.0 s; another" in frame.warnings[0]
-    assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
+    assert "run 3, which repeats another, ended as crashed: by a signal" in frame.warnings[1]
     assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
 
 

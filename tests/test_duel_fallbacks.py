@@ -31,12 +31,15 @@ def crowded(monkeypatch):
 
 
 @pytest.mark.parametrize("method", GONE.values(), ids=GONE)
-def test_the_sample_of_a_worker_whose_rival_is_gone_ends_like_any_other(paced, ask, method):
-    study = ask([paced("one"), paced("gone", method)], sample=0.3, epochs=MANY)
+def test_the_sample_of_a_worker_whose_rival_is_gone_ends_like_any_other(paced, ask, told, method):
+    study = ask([paced("one"), paced("gone", method)], sample=2.0, epochs=MANY)
     assert study.frame.status[0] == "ok" and study.frame.status[1] != "ok"
     assert study.epochs.epoch.max() < MANY / 10
     if method == GONE["before its first turn"]:
         assert study.frame.alone_why[0] == ENDED and f"({ENDED})" in str(study.table(width=300))
+    else:
+        known = study.epochs[study.epochs.cell == 0].disturbed.notna()
+        assert known.all(), "else the verdicts of other blocks are barred, too"
 
 
 def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances_are_known(paced, ask, crowded, told):
@@ -97,6 +100,19 @@ def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_riv
     assert set(study.frame.schedule) == {"interleaved"}
     blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
     assert blocks == {frozenset(("one", "two")): 2, frozenset(("failing", "two")): 2, frozenset(("one", "failing")): 0}
+
+
+def test_a_companion_that_fails_leaves_its_cell_as_it_was(paced, ask, tmp_path):
+    place = tmp_path / "once"
+    fails = f"def on_step(self):\n    if os.path.exists({str(place)!r}) == {{late}}:\n        raise ValueError"
+    names = [paced("early", fails.format(late=False), pace_s=0.005), paced("late", fails.format(late=True))]
+    before = ask(names, repeats=2)
+    assert before.frame.status.tolist() == ["failed", "ok"]
+    place.touch()
+    study = ask(names, repeats=2, retry=["failed"])
+    assert study.frame.status.tolist() == ["ok", "ok"] and study.frame.runs_ok.tolist() == [2, 2]
+    assert study.frame.epoch_s_median[1] == before.frame.epoch_s_median[1]
+    assert "which repeats another, ended as failed: ValueError" in study.frame.warnings[1]
 
 
 def test_a_rival_too_many_for_one_duel_takes_turns_with_the_fastest(paced, ask, monkeypatch):

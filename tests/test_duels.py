@@ -275,6 +275,7 @@ def test_a_duel_gives_one_verdict_and_an_outcome(paced, images, own_cache, tmp_p
     assert (epochs.groupby("run_id").epoch_s.sum() < 1.2 * took + 0.02).all(), "no wait for a turn is in an epoch"
     turned = duel(two, one, "linear", images, max_slowdown=0.05, out=tmp_path / "b", **SAMPLED)
     assert turned.outcome == "not slower" and turned.passed
+    assert found.names == ("one", "two") and turned.names == ("two", "one"), "A and B, whichever is faster"
 
 
 def test_a_framework_may_duel_with_itself_in_another_interpreter(paced, images, own_cache, tmp_path):

@@ -35,7 +35,9 @@ def test_findings_answer_their_questions_and_overlapping_energy_has_no_factor(co
     assert "easured epochs take" in found(subject, "resources") and "% of a run" in found(subject, "resources")
     assert "ean CPU use" in found(subject, "resources", "from the first epoch")
     subject.worked.loc[subject.worked["framework"] == "torch", "pss_peak_bytes"] *= 2
-    assert found(subject, "memory").startswith("In 2 of 2 cases, the fastest framework also needs the most memory. ")
+    assert found(subject, "memory").startswith(
+        "In 2 of 2 cases, the framework with the highest throughput also needs the most memory. "
+    )
 
 
 def test_phases_leave_out_waits_for_turns(tmp_path):

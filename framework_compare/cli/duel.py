@@ -58,14 +58,15 @@ def duel(
         console.end_with_forecasts([duels.dry_run(a, b, model, data, **asked)])
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(a, b, model, data, out=folder, **asked)
-    print(json_text.dumps(_document(result), indent=1) if json else result.sentence)
+    print(json_text.dumps(_document(result, a, b), indent=1) if json else result.sentence)
     watcher.say(f"study: {folder}")
     raise typer.Exit(regression_gate.exit_code(filter(None, [result.outcome]), allow_inconclusive))
 
 
-def _document(result: Duel) -> dict[str, object]:
-    ratio = result.ratio
+def _document(result: Duel, *asked: str) -> dict[str, object]:
+    ratio, competitors = result.ratio, zip("ab", asked, result.names)
     return {
+        **{place: {"asked": one, "name": name} for place, one, name in competitors},
         "sentence": result.sentence,
         "outcome": result.outcome,
         "reason": result.reason,

@@ -15,10 +15,10 @@ import math
 import random
 import statistics
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from framework_compare.launch import disturbances, memory_limit, rounds
-from framework_compare.launch.launcher import INTERRUPTED, WorkerRun, listen, prepare_folder
+from framework_compare.launch.launcher import INTERRUPTED, WorkerRun, WorkerSpec, listen, prepare_folder
 from framework_compare.launch.rival import Member, Rival
 from framework_compare.launch.rounds import Lengths
 from framework_compare.launch.scratch import scratch
@@ -69,6 +69,7 @@ class _Duel:
         self._cpu_ns: Dict[str, int] = {}
         self._voids: Dict[int, str] = {}
         self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
+        self._judged: Set[int] = set()  # turns without a rival of which it is known what others took
         self._number = 0
         self._factors: Dict[str, float] = {}  # steps of a rival's slice over those of Lengths
         self._in_time = False  # whether slices are equally long, not of equally many samples
@@ -92,8 +93,12 @@ class _Duel:
         while rival.takes_turns:
             left_s = sample_s - sum(one.measured_s for one in rival.transcript.slices)
             turn_s = left_s if sample_s else ALONE_TURN_S
-            self._void(rounds.ALONE)
+            began_ns = self._count()
             self._turn(rival, Lengths(max(0, math.ceil(turn_s / rival.step_s)), 0))
+            share, others = self._others(rival.spec, (began_ns, self._count()))
+            self._void(others or rounds.ALONE)
+            if share is not None:
+                self._judged.add(self._number)
             self._number += 1
 
     def interrupt(self) -> None:
@@ -133,8 +138,9 @@ class _Duel:
         voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
         disturbed = void > counted and counted < rounds.LEAST_ROUNDS
-        # whether the kernel says what others use, and any round was judged by it
-        known = bool(self._log.last_ns()) and bool(void or counted)
+        # whether the kernel says what others use, and any turn was judged by it
+        judged = void or counted or self._judged & {one.round for one in slices}
+        known = bool(self._log.last_ns()) and bool(judged)
         taken = [self._taken[number] for number in {one.round for one in slices} & self._taken.keys()]
         seconds = sum(lasted_s for lasted_s, _ in taken)
         return dataclasses.replace(
@@ -249,18 +255,23 @@ class _Duel:
         by_batch = {(one.batch_size, part.samples) for one, part in zip(order, whole)}
         if not self._in_time and len(by_batch) > len({one.batch_size for one in order}):
             return rounds.UNEQUAL
-        lost = self._log.shares(span, (0, span[1]))
-        share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
-        others = rounds.others_fault(share, threshold)
-        if others:
-            self._taken[self._number] = ((span[1] - span[0]) / 1e9, share)
+        share, others = self._others(order[0].spec, span)
         return (
             others
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
             or rounds.stop_fault([one.name for one in order if one.stopped])
             or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
-            or "; ".join(filter(None, [one.false_claim(share <= QUIET) for one in order if lost]))
+            or "; ".join(filter(None, [one.false_claim(share <= QUIET) for one in order if share is not None]))
         )
+
+    def _others(self, spec: WorkerSpec, span: "tuple[int, int]") -> "tuple[Optional[float], str]":
+        """Return the share that other programs took of a turn or round, None if unknown, and why it does not count if so."""
+        lost = self._log.shares(span, (0, span[1]))
+        share = lost.disturbed if lost else None
+        others = rounds.others_fault(share or 0.0, spec.disturbance_threshold)
+        if others:
+            self._taken[self._number] = ((span[1] - span[0]) / 1e9, share or 0.0)
+        return share, others
 
     def _turn(self, rival: Rival, lengths: Lengths) -> None:
         """Let one worker train while the others wait, until it gives the turn back or has ended."""

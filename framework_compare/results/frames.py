@@ -118,7 +118,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "backend": next((found for run in runs if (found := _backend(run))), None),
-        "reason": f"run {worst['repeat']} of {len(runs)}: {reason}" if reason and len(runs) > 1 else reason,
+        "reason": f"run {runs.index(worst) + 1} of {len(runs)}: {reason}" if reason and len(runs) > 1 else reason,
         "runs": len(runs),
         "runs_ok": len(ok),
         "images": images,

@@ -115,7 +115,7 @@ def sentences(runs: Sequence[Row]) -> list[str]:
             continue
         if run["status"] != "ok":
             ended = f"ended as {run['status']}: {run['reason']}"
-            found.append(f"run {run['repeat']}, which repeats a disturbed one, {ended}")
+            found.append(f"run {run['repeat']}, which repeats another, {ended}")
             continue
         share, seconds = run["disturbed_share"], run["disturbed_s"]
         why = f", because other programs took {100 * share:.0f} % of a core for {seconds:.1f} s" if lost_s(run) else ""

@@ -73,6 +73,7 @@ class Study:
         self._pace_s: dict[Cell, float] = {}
         self._crowded = False  # memory did not hold all rivals of a block
         self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
+        self._companions: set[int] = set()  # runs of cells that have theirs, beside which others take turns
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -166,6 +167,7 @@ class Study:
         if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
             labels = ", ".join(cell.label for _, cell, _ in group)
             self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
+            self._companions.add(found[0][0])
             return found
         return group
 
@@ -246,7 +248,9 @@ class Study:
         if not left or not paces:
             return left
         anchor = min(paces, key=lambda cell: paces[cell])
-        return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
+        found = self.store.beside_anchor([run_id for run_id, *_ in left], anchor)
+        self._companions.update(run_id for run_id, *_ in found[:1])
+        return found or left
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
         """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
@@ -277,6 +281,8 @@ class Study:
             return
         finished = {run_id: self._completed(run_id, cell, run) for run_id, (cell, run) in runs.items()}
         self.store.record_all(finished)
+        if failed := [n for n in self._companions & {*finished} if finished[n].status not in ("ok", "interrupted")]:
+            self.store.set_aside(failed)
         for run_id, run in finished.items():
             cell = runs[run_id][0]
             if run.started_at:

@@ -23,8 +23,12 @@ def climb(tmp_path, references, monkeypatch, small):
         environment = Where().environment(name, print)
         if change:
             mutate(name, *change)
-        compiled = execution == "compiled"  # XLA's variance of a batch is not float32's (docs/records/fairness-findings.md)
-        quick = dict(device="cpu:0,1", threads=1, loader_workers=0, image_size=64 if compiled else 32, pipeline="memory")
+        compiled = (
+            execution == "compiled"
+        )  # XLA's variance of a batch is not float32's (docs/records/fairness-findings.md)
+        quick = dict(
+            device="cpu:0,1", threads=1, loader_workers=0, image_size=64 if compiled else 32, pipeline="memory"
+        )
         config = TrainConfig(**quick, execution=execution)
         return ParityChecker(tmp_path, {name: environment}).network(name, "alexnet" if compiled else small, config)
 

@@ -65,12 +65,16 @@ def _fastest_is_largest(cells: pd.DataFrame) -> str:
     both = sum(own["images_per_s"].idxmax() == own["gib"].idxmax() for own in groups)
     if len(groups) > 1:
         if not both:
-            return f"In none of {len(groups)} cases does the fastest framework need the most memory."
-        return f"In {both} of {len(groups)} cases, the fastest framework also needs the most memory."
+            return (
+                f"In none of {len(groups)} cases does the framework with the highest throughput need the most memory."
+            )
+        return (
+            f"In {both} of {len(groups)} cases, the framework with the highest throughput also needs the most memory."
+        )
     if not groups:
         return ""
     fastest = groups[0].loc[groups[0]["images_per_s"].idxmax(), "framework_label"]
-    return f"The fastest framework ({fastest}) {'also needs' if both else 'does not need'} the most memory."
+    return f"The framework with the highest throughput ({fastest}) {'also needs' if both else 'does not need'} the most memory."
 
 
 def whole_run(subject: Subject) -> str:

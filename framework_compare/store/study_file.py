@@ -154,11 +154,11 @@ class Store:
         rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
         return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
 
-    def set_aside(self, run_ids: Sequence[int]) -> None:
-        """Make each of these a repeat of an ok run of its cell, so that the cell keeps its status and its figures."""
+    def set_aside(self, run_id: int) -> None:
+        """Make a run a repeat of an ok run of its cell, so that the cell keeps its status and its figures."""
         ok = "SELECT min(run_id) FROM run AS ok WHERE ok.cell_id = run.cell_id AND status = 'ok' AND retry_of IS NULL"
         with self._transaction() as connection:
-            connection.execute(f"UPDATE run SET retry_of = ({ok}) WHERE run_id IN ({marks(run_ids)})", run_ids)
+            connection.execute(f"UPDATE run SET retry_of = ({ok}) WHERE run_id = ?", (run_id,))
 
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.

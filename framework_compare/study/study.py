@@ -73,7 +73,6 @@ class Study:
         self._pace_s: dict[Cell, float] = {}
         self._crowded = False  # memory did not hold all rivals of a block
         self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
-        self._companions: set[int] = set()  # runs of cells that have theirs, beside which others take turns
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -167,7 +166,6 @@ class Study:
         if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
             labels = ", ".join(cell.label for _, cell, _ in group)
             self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
-            self._companions.add(found[0][0])
             return found
         return group
 
@@ -248,9 +246,7 @@ class Study:
         if not left or not paces:
             return left
         anchor = min(paces, key=lambda cell: paces[cell])
-        found = self.store.beside_anchor([run_id for run_id, *_ in left], anchor)
-        self._companions.update(run_id for run_id, *_ in found[:1])
-        return found or left
+        return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
         """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
@@ -281,15 +277,15 @@ class Study:
             return
         finished = {run_id: self._completed(run_id, cell, run) for run_id, (cell, run) in runs.items()}
         self.store.record_all(finished)
-        if failed := [n for n in self._companions & {*finished} if finished[n].status not in ("ok", "interrupted")]:
-            self.store.set_aside(failed)
         for run_id, run in finished.items():
             cell = runs[run_id][0]
             if run.started_at:
                 store_figures(self.store, run_id)
             self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
             self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
-            self._waiting.pop(run_id, None)
+            planned = self._waiting.pop(run_id, None)  # else it only accompanied others, and its cell had its runs
+            if not planned and run.status not in ("ok", "interrupted"):
+                self.store.set_aside(run_id)
             self._tell_what_is_left(list(self._waiting.values()))
             self.watcher.end(cell, run)
         if any(run.status == "interrupted" for run in finished.values()):

@@ -23,14 +23,11 @@ def climb(tmp_path, references, monkeypatch, small):
         environment = Where().environment(name, print)
         if change:
             mutate(name, *change)
-        compiled = (
-            execution == "compiled"
-        )  # XLA's variance of a batch is not float32's (docs/records/fairness-findings.md)
-        quick = dict(
-            device="cpu:0,1", threads=1, loader_workers=0, image_size=64 if compiled else 32, pipeline="memory"
-        )
-        config = TrainConfig(**quick, execution=execution)
-        return ParityChecker(tmp_path, {name: environment}).network(name, "alexnet" if compiled else small, config)
+        # with BatchNorm, XLA's variance of a batch is not float32's (docs/records/fairness-findings.md)
+        model, image_size = ("alexnet", 64) if execution == "compiled" else (small, 32)
+        quick = dict(device="cpu:0,1", threads=1, loader_workers=0, pipeline="memory")
+        config = TrainConfig(**quick, image_size=image_size, execution=execution)
+        return ParityChecker(tmp_path, {name: environment}).network(name, model, config)
 
     def mutate(name: str, file: str, old: str, new: str) -> None:
         entry = registry.FRAMEWORKS[name]

@@ -63,18 +63,15 @@ def _fastest_is_largest(cells: pd.DataFrame) -> str:
     groups = [own for _, own in cells.groupby("condition_label") if len(own) > 1]
     groups = [own for own in groups if own["gib"].max() >= SAME * own["gib"].min()]
     both = sum(own["images_per_s"].idxmax() == own["gib"].idxmax() for own in groups)
+    subject = "the framework with the highest throughput"
     if len(groups) > 1:
         if not both:
-            return (
-                f"In none of {len(groups)} cases does the framework with the highest throughput need the most memory."
-            )
-        return (
-            f"In {both} of {len(groups)} cases, the framework with the highest throughput also needs the most memory."
-        )
+            return f"In none of {len(groups)} cases does {subject} need the most memory."
+        return f"In {both} of {len(groups)} cases, {subject} also needs the most memory."
     if not groups:
         return ""
-    fastest = groups[0].loc[groups[0]["images_per_s"].idxmax(), "framework_label"]
-    return f"The framework with the highest throughput ({fastest}) {'also needs' if both else 'does not need'} the most memory."
+    name = groups[0].loc[groups[0]["images_per_s"].idxmax(), "framework_label"]
+    return f"The{subject[3:]} ({name}) {'also needs' if both else 'does not need'} the most memory."
 
 
 def whole_run(subject: Subject) -> str:

@@ -59,5 +59,5 @@ def test_recurrent_layers_pass(framework, precision, python_of, lacking):
     python = python_of(framework)
     if lacking(precision):
         pytest.skip(lacking(precision))
-    for parity in climb(framework, python, ["lstm_ibm", "gru_ibm"], precision=precision):
+    for parity in climb(framework, python, ["lstm_ibm", "gru_ibm", "tweet_span"], precision=precision):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"

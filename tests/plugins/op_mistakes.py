@@ -18,7 +18,7 @@ def ratios(asked: Reference, **how: Any) -> Dict[int, float]:
     batches = [(moved(inputs, 7), target) for inputs, target in asked.batches]
     said = answer(asked, batches, np.float32, **how)
     off = errors(said, asked.exact, asked.initial, asked.precision)
-    return {level: max(ratios_of(off[level], asked.yardstick[level], asked.precision).values()) for level in off}
+    return {level: max(ratios_of(off[level], asked.allowed[level], asked.precision).values()) for level in off}
 
 
 class Mistake(NamedTuple):

@@ -65,19 +65,28 @@ def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
     }
 
 
-def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy") -> Dict[str, float]:
+def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy", least: float = 0.0) -> Dict[str, float]:
     """Return how far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck.
 
     It is a float32 in all precisions, so never known to less than half a unit.
+    least: the smallest error of a logit, relative to it.
     """
     bounds = {}
     for step, (ours, theirs) in enumerate(zip(found.step_logits, exact.step_logits), start=1):
-        difference, size = np.subtract(ours, theirs, dtype=np.float64), exact.losses[step - 1]
-        off = np.abs(difference).max(axis=-1).mean()
+        difference, size = np.abs(np.subtract(ours, theirs, dtype=np.float64)), exact.losses[step - 1]
+        difference = np.maximum(difference, least * np.abs(theirs))
+        off = difference.max(axis=-1).mean()
         if loss == "mse":  # by Cauchy and Schwarz
             off = np.sqrt(size * (difference**2).mean())
         bounds[f"loss of step {step}"] = max(_ratio(2 * off, size), unit("fp32") / 2)  # by twice that at most
     return bounds
+
+
+def least_errors(exact: Answers, loss: str, least: float) -> Errors:
+    """Return the errors of answers whose logits, gradients and weights are each off by `least`, relative to them."""
+    arrays = dict.fromkeys(exact.gradients, least)
+    steps = {**arrays, **scatter(arrays, exact), **loss_roundings(exact, exact, loss, least)}
+    return {1: {EVALUATION: least, TRAINING: least}, 2: arrays, 3: steps}
 
 
 def relative(found: Array, exact: Array) -> float:

@@ -253,11 +253,11 @@ class Judge:
         return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
-        yardstick = dict(self.reference.yardstick[number])
+        yardstick = dict(self.reference.allowed[number])
         if deviations.GENERATED in errors:
             yardstick[deviations.GENERATED] = yardstick[deviations.EVALUATION]
         if number < 3:
-            yardstick.update({k + self.at_full_size: size for k, size in self.full.yardstick[number].items()})
+            yardstick.update({k + self.at_full_size: size for k, size in self.full.allowed[number].items()})
         ratios = ratios_of(errors, yardstick, self.reference.precision)
         self.ratios[number] = ratios
         small = {name: ratio for name, ratio in ratios.items() if not name.endswith(self.at_full_size)}

@@ -152,9 +152,8 @@ class Study:
             for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
                 if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
-                group = self._with_anchor(group)
-                while group:  # those that memory did not hold beside the others follow beside the fastest
-                    group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
+                while group:  # those that memory did not hold beside the others follow
+                    group = self._run_group(self._with_anchor(group), len(planned) - len(self._waiting), len(planned))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
@@ -231,22 +230,13 @@ class Study:
         self._end(ended)
         for run_id, cell, environment in again:
             self._run_alone(run_id, cell, environment, CROWDED_OUT)
+        self._crowded = self._crowded or bool(left)
         if len(left) < len(able) - 1:
-            return self._beside_anchor(left, ended)
+            return left
         environments = {run_id: environment for run_id, _, _, environment in able}
         for run_id, cell, _ in left:
             self._run_alone(run_id, cell, environments[run_id], NO_ROOM)
         return []
-
-    def _beside_anchor(self, left: list[Planned], ended: Mapping[int, tuple[Cell, Run]]) -> list[Planned]:
-        """Plan those left over beside the fastest that ran, once more, so that ratios to it come from turns, too."""
-        paces = {cell: pace for cell, run in ended.values() if run.status == "ok" and (pace := run.pace_s)}
-        self._pace_s.update(paces)
-        self._crowded = self._crowded or bool(left)
-        if not left or not paces:
-            return left
-        anchor = min(paces, key=lambda cell: paces[cell])
-        return self.store.beside_anchor([run_id for run_id, *_ in left], anchor) or left
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
         """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
@@ -282,6 +272,8 @@ class Study:
             if run.started_at:
                 store_figures(self.store, run_id)
             self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
+            if run.status == "ok" and (pace := run.pace_s):
+                self._pace_s[cell] = pace
             self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
             planned = self._waiting.pop(run_id, None)  # else it only accompanied others, and its cell had its runs
             if not planned and run.status not in ("ok", "interrupted"):

@@ -153,9 +153,9 @@ def _sentence(study: Comparison, folder: Path) -> str:
     answers = answers[:1] if len(models) > 1 else answers  # the mean over all models
     answers = [_shortened(one) for one in answers]
     fill = textwrap.fill(line, 120, break_long_words=False, break_on_hyphens=False)
-    untested = f" (one run: {alone})" if (alone := _with_one_run(cells)) else ""
+    untested = f", or not tested (one run: {alone})" if (alone := _with_one_run(cells)) else ""
     badge = lights.standing(lights.lights(cells, study.epochs))[1]
-    marks = f"`~`: not significant, or not tested{untested}; `!`: disturbed. The report's badge: *{badge}*."
+    marks = f"`~`: not significant{untested}; `!`: disturbed. The report's badge: *{badge}*."
     return "\n".join([fill, "", "```text", *answers, "```", "", textwrap.fill(marks, 120), "", ""])
 
 

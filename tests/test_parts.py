@@ -328,6 +328,26 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     assert all(sorted(of) == ([2, 3] if cell == moved else [1, 2]) for cell, of in seconds.items())
 
 
+def test_turns_that_failed_runs_take_in_a_part_of_their_own_are_another_duel(images, own_cache, tmp_path, node, paced):
+    names = [paced(name, pace_s=0.001) for name in ("a", "b", "c", "d")]
+    asked = {**QUICK, "batch_size": 4, "dataset": images, "out": tmp_path / "study", "verify": "off"}
+    folder = compare(names, "linear", executor=Executor(), **asked).folder
+    run_all(folder)
+    absorb(folder)
+    with Store.open(folder, readonly=False) as store:
+        for run_id in selected(folder, "SELECT run_id FROM run WHERE cell_id <= 2"):
+            store.record(*run_id, Run("failed", "to be run again"))
+    resume(folder, executor=Executor(), retry="failed")
+    for number in (3, 4):
+        run_part(folder, number, Watcher())
+    absorb(folder)
+    duels = selected(folder, "SELECT part_id, count(DISTINCT duel), count(*) FROM run GROUP BY part_id")
+    assert duels == [(part, 1, 2) for part in (1, 2, 3, 4)]
+    assert selected(folder, "SELECT count(DISTINCT duel) FROM run") == [(4,)]
+    blocks = Comparison.load(folder).runs.groupby("cell").block.agg(set)
+    assert blocks[0] == blocks[1] and blocks[2] == blocks[3] and not blocks[0] & blocks[2]
+
+
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, images, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
     folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=images, out=tmp_path / "s", **settings).folder

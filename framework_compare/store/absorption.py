@@ -107,13 +107,17 @@ def _match_moved(connection: sqlite3.Connection, part: Part) -> None:
 
 
 def _copy(connection: sqlite3.Connection, part: Part) -> None:
-    paths = {name: f"? || '/' || {name}" for name in ("log_path", "trace_path")}
-    columns, values = ", ".join(RUN_FIELDS), ", ".join(paths.get(name, name) for name in RUN_FIELDS)
+    changed: dict[str, tuple[str, str | int]] = {
+        name: (f"? || '/' || {name}", part.place) for name in ("log_path", "trace_path")
+    }
+    # Each part numbers its duels anew, and no two of the study may have the same number.
+    changed["duel"] = ("duel + ?", part.number << 32)
+    columns, values = ", ".join(RUN_FIELDS), ", ".join(changed.get(name, (name,))[0] for name in RUN_FIELDS)
     connection.execute(
         f"UPDATE main.run SET part_id = ?, node_id = (SELECT node_id FROM main.part WHERE part_id = ?), ({columns}) ="
         f" (SELECT {values} FROM source.run WHERE run_id = (SELECT theirs FROM temp.match WHERE ours = main.run.run_id))"
         " WHERE run_id IN (SELECT ours FROM temp.match)",
-        (part.number, part.number, *[part.place for name in RUN_FIELDS if name in paths]),
+        (part.number, part.number, *[changed[name][1] for name in RUN_FIELDS if name in changed]),
     )
     for table in CHILDREN:
         listed = ", ".join(fields_of(table))

@@ -163,8 +163,8 @@ class Store:
     def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
 
-        The run that is repeated stays. A repeat that ended otherwise is not repeated again. Repeats of a duel, which each
-        part numbers anew, are one, too. costs_s: by cell_id the seconds of a run, which must fit into left_s.
+        The run that is repeated stays. A repeat that ended otherwise is not repeated again. Repeats of a duel are one, too.
+        costs_s: by cell_id the seconds of a run, which must fit into left_s.
         """
         query = (
             "SELECT coalesce(retry_of, run_id) AS first, cell_id,"

@@ -188,6 +188,12 @@ def test_a_worker_that_reports_other_samples_voids_the_rounds_and_says_so(paced,
     assert said in study.frame.warnings[0] and not (study.slices.void == "").any()
 
 
+def test_other_programs_are_blamed_only_where_most_void_rounds_are_theirs():
+    assert rounds.blames_others({rounds.OTHERS: 3, "spinner used CPU while waiting": 3})
+    assert not rounds.blames_others({rounds.OTHERS: 1, "spinner used CPU while waiting": 32})
+    assert not rounds.blames_others({})
+
+
 def test_what_a_worker_reports_must_fit_its_turn():
     for turn, reopens, said in (
         (Turn(0.5, 0.06, 5, 0), False, ""),

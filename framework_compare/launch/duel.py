@@ -141,7 +141,8 @@ class _Duel:
         # whether the kernel says what others use, and any turn was judged by it
         judged = void or counted or self._judged & {one.round for one in slices}
         known = bool(self._log.last_ns()) and bool(judged)
-        taken = [self._taken[number] for number in {one.round for one in slices} & self._taken.keys()]
+        rounds_taken = {one.round for one in slices} & self._taken.keys() if rounds.blames_others(voids) else ()
+        taken = [self._taken[number] for number in rounds_taken]
         seconds = sum(lasted_s for lasted_s, _ in taken)
         return dataclasses.replace(
             run,

@@ -25,6 +25,7 @@ UNCHECKED = "a time that cannot be checked, because loaders started during uncou
 MOST_CLAIMS = 3  # slices that do not fit their turns, at least half of all: their worker is ended
 REHEARSAL = "first round: not counted"
 ENDED = "a competitor ended during it"
+OTHERS = "other programs took CPU time"
 UNEQUAL = "competitors reported different numbers of samples"
 MORE = "a competitor reported more samples than its steps have"
 ALONE = "no competitor was left"
@@ -121,7 +122,12 @@ def claim_fault(turn: Turn, step_s: float, full_step_s: float, reopens: bool) ->
 
 
 def others_fault(share: float, threshold: float) -> str:
-    return "other programs took CPU time" if share > threshold else ""
+    return OTHERS if share > threshold else ""
+
+
+def blames_others(voids: Mapping[str, int]) -> bool:
+    """Return whether other programs are why at least half of the rounds do not count; voids: rounds by reason."""
+    return 2 * voids.get(OTHERS, 0) >= sum(voids.values()) > 0
 
 
 def stop_fault(stopped: Sequence[str]) -> str:

@@ -127,7 +127,7 @@ def _schedule(
     planned = [one for one in planned if one[1] not in lacking]
     if strategy.limits_decide:
         return ("One run after another, as each batch size depends on the outcome of the one before.",) * bool(planned)
-    found = schedules.sentences(planned, options.schedule, options.across_models, ran)
+    found = schedules.sentences(planned, options.schedule, options.across_models, ran, strategy.reference)
     if here and any(one.startswith(schedules.IN_TURNS) for one in found):
         free_gb = MEMORY_SHARE * memory_limit.free_bytes() / 1e9
         found.append(

@@ -115,6 +115,17 @@ def test_a_companion_that_fails_leaves_its_cell_as_it_was(paced, ask, tmp_path):
     assert "which repeats another, ended as failed: ValueError" in study.frame.warnings[1]
 
 
+def test_what_memory_parts_takes_turns_with_the_reference_and_says_so(paced, ask, monkeypatch):
+    monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
+    names = [paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)]
+    study = ask(names, budget="1min", precision_target=0.9, reference="two")
+    assert set(study.frame.schedule) == {"interleaved"} and study.frame.ratio_half_width.notna().all()
+    query = "SELECT group_concat(framework) FROM run JOIN cell USING (cell_id) GROUP BY repeat"
+    assert all("two" in rivals for (rivals,) in selected(study.folder, query))
+    parted = "memory cannot hold it together with all its rivals, so it took turns with some of them"
+    assert study.frame.warnings.str.contains(parted).sum() in (1, 2) and parted in study.table(style="markdown")
+
+
 def test_a_rival_too_many_for_one_duel_takes_turns_with_the_fastest(paced, ask, monkeypatch):
     monkeypatch.setattr(schedules, "MOST_RIVALS", 2)
     study = ask([paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)])

@@ -53,20 +53,28 @@ def groups(planned: Sequence[Planned], schedule: str, across_models: bool = Fals
     return list(found.values())
 
 
-def anchor(group: Sequence[Planned], ran: Paces, across_models: bool = False) -> Cell | None:
-    """The fastest competitor of these runs that ran before them in their block, to run with them once more; else None."""
+def anchor(group: Sequence[Planned], ran: Paces, across_models: bool = False, reference: str = "") -> Cell | None:
+    """The competitor of these runs that runs with them once more: of those that ran before them in their block the
+    reference, a framework, else the fastest; None where none did."""
     cells = {cell for _, cell, _ in group}
     if any(map(why_alone, cells)):
         return None
     common = {shared(cell, across_models) for cell in cells}
     rivals = [one for one in ran if one not in cells and {shared(one, across_models)} == common]
-    return min(rivals, key=lambda one: ran[one], default=None)
+    return min(rivals, key=lambda one: (one.framework != reference, ran[one]), default=None)
 
 
 def sentences(
-    planned: Sequence[Planned], schedule: str, across_models: bool = False, ran: Callable[[int], Paces] = lambda _: {}
+    planned: Sequence[Planned],
+    schedule: str,
+    across_models: bool = False,
+    ran: Callable[[int], Paces] = lambda _: {},
+    reference: str = "",
 ) -> list[str]:
-    """Say which of these runs take turns, and why the others do not; ran: the paces of a block, of runs that have ended."""
+    """Say which of these runs take turns, and why the others do not.
+
+    ran: the paces of a block, of runs that have ended; reference: as for `anchor`.
+    """
     if schedule == SEQUENTIAL:
         return ["One run after another, as requested."]
     rivals: dict[Hashable, list[list[Planned]]] = {}
@@ -77,7 +85,7 @@ def sentences(
     for several in rivals.values():
         cells = [cell for group in several for _, cell, _ in group]
         names = _names(cells, across_models)
-        how = _how(several, anchor(several[0], ran(several[0][0][2]), across_models))
+        how = _how(several, anchor(several[0], ran(several[0][0][2]), across_models, reference))
         listed, models = found.setdefault((how, ", ".join(names) if how.startswith(IN_TURNS) else ""), ({}, {}))
         listed.update(dict.fromkeys(names))
         models[cells[0].model] = None

@@ -55,6 +55,7 @@ from framework_compare.study.strategies import Product, Progress, Strategy, half
 NO_ROOM = "memory cannot hold it together with its rivals"
 CROWDED_OUT = "out of memory together with its rivals"
 NO_RIVAL = "its rivals ended before the first turn"
+PARTED = "memory cannot hold it together with all its rivals, so it took turns with some of them"
 
 
 class Study:
@@ -72,6 +73,7 @@ class Study:
         self._peak_bytes: dict[Cell, int] = {}
         self._pace_s: dict[Cell, float] = {}
         self._crowded = False  # memory did not hold all rivals of a block
+        self._parted: set[int] = set()  # run_ids of rivals that it did not hold
         self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
@@ -158,10 +160,11 @@ class Study:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
     def _with_anchor(self, group: list[Planned]) -> list[Planned]:
-        """Runs whose rivals of the block have run before, with the fastest of them once more."""
+        """Runs whose rivals of the block have run before, with the reference or the fastest of these once more."""
         if self.options.schedule != schedules.INTERLEAVED or self.strategy.limits_decide:
             return group
-        anchor = schedules.anchor(group, self.store.paces(group[0][2]), self.options.across_models)
+        paces = self.store.paces(group[0][2])
+        anchor = schedules.anchor(group, paces, self.options.across_models, self.strategy.reference)
         if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
             labels = ", ".join(cell.label for _, cell, _ in group)
             self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
@@ -203,8 +206,8 @@ class Study:
 
     def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
         """Run rivals; those that memory could not hold beside the others are left."""
-        if self._crowded:  # all are compared with the fastest, so that it must be among those held
-            able = sorted(able, key=lambda one: self._pace_s.get(one[1], math.inf))
+        if self._crowded or self.strategy.reference:  # all are compared with the anchor, which must be among those held
+            able = sorted(able, key=lambda one: self._anchors_first(one[1]))
         duel = able[0][0]  # memory always holds the first
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
             members = [
@@ -231,12 +234,16 @@ class Study:
         for run_id, cell, environment in again:
             self._run_alone(run_id, cell, environment, CROWDED_OUT)
         self._crowded = self._crowded or bool(left)
+        self._parted.update(run_id for run_id, *_ in left)
         if len(left) < len(able) - 1:
             return left
         environments = {run_id: environment for run_id, _, _, environment in able}
         for run_id, cell, _ in left:
             self._run_alone(run_id, cell, environments[run_id], NO_ROOM)
         return []
+
+    def _anchors_first(self, cell: Cell) -> tuple[bool, float]:
+        return cell.framework != self.strategy.reference, self._pace_s.get(cell, math.inf)
 
     def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
         """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
@@ -296,7 +303,7 @@ class Study:
             log_path=str(folder / "log.txt"),
             trace_path=_trace_path(self.folder, folder) if run.profile else None,
             parameters=build_graph(cell.model, cell.config, self._task_of(cell)).parameter_count(),
-            warnings=_warnings(cell, run),
+            warnings=(*_warnings(cell, run), *[PARTED] * (run_id in self._parted and run.duel is not None)),
         )
 
     def _spec(self, run_id: int, cell: Cell, environment: Environment, turns: bool = False) -> WorkerSpec:

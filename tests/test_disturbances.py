@@ -1,5 +1,6 @@
 """What others take of the CPU: told by epoch, marked, left out, repeated; with real busy loops beside real cells."""
 
+import math
 import os
 from types import SimpleNamespace
 
@@ -136,6 +137,15 @@ def study(folder, *runs, repeats=1):
 
 def quiet(seconds):
     return run_of(*(epoch(n, seconds + n / 1000, 0.0) for n in (1, 2, 3, 4)))
+
+
+def test_what_is_unknown_of_a_run_without_a_rival_bars_no_verdict(tmp_path):
+    unknown = run_of(*(epoch(n, 1.0) for n in (1, 2)))
+    rows = [quiet(1), Run("failed", "it died"), quiet(1), quiet(2), quiet(1), quiet(2)]
+    lone = study(tmp_path / "lone", unknown, *rows[1:], repeats=3)
+    assert lone.frame.epochs_disturbed.tolist() == [0, 0]
+    both = study(tmp_path / "both", unknown, quiet(2), *rows[2:], repeats=3)
+    assert math.isnan(both.frame.epochs_disturbed[0]) and both.verdicts()[0].reason.endswith("unknown for fast")
 
 
 def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +81,19 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     return found
 
 
+def paired(runs: Sequence[Row], blocks: Mapping[int, int]) -> set[int]:
+    """Return the run_ids of runs with a rival in their block that worked, too, so that a ratio is made of both."""
+
+    def turn(run: Row) -> tuple[object, ...]:
+        return (blocks[run["run_id"]], *(run[name] for name in _SHARED))
+
+    cells: dict[tuple[object, ...], set[int]] = {}
+    for run in runs:
+        if run["status"] == "ok":
+            cells.setdefault(turn(run), set()).add(run["cell_id"])
+    return {run["run_id"] for run in runs if len(cells.get(turn(run), ())) > 1}
+
+
 _SHARED = ["model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED)]
 
 
@@ -90,9 +103,14 @@ def lost_s(run: Row) -> float:
 
 
 def summary(runs: Sequence[Row]) -> dict[str, float | None]:
-    """Return how much the runs of a cell that count were disturbed; None where it is unknown for one of them."""
-    known = [run for run in runs if run["status"] == "ok"]
-    known = known if all(run["disturbed_epochs"] is not None for run in known) else []
+    """Return how much the runs of a cell that count were disturbed; None where it is unknown for one of them.
+
+    Of a cell with `paired` runs the others are in no ratio: what is unknown of them bars none.
+    """
+    ok = [run for run in runs if run["status"] == "ok"]
+    judged = [run for run in ok if run["paired"]] or ok
+    known = [run for run in ok if run["disturbed_epochs"] is not None]
+    known = known if all(run["disturbed_epochs"] is not None for run in judged) else []
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)
     return {
         "epochs_disturbed": sum(run["disturbed_epochs"] for run in known) if known else None,

@@ -28,7 +28,7 @@ _MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 def read_runs(store: Store) -> list[Row]:
     """Every sound run with the settings of its cell, cells in the order of the plan.
 
-    `counts`: figures are made of it; `block`: the turn in which it was planned.
+    `counts`: figures are made of it; `block`: the turn in which it was planned; `paired`: a rival has a run in it, too.
     """
     return _runs(store, "ORDER BY cell_id, repeat")
 
@@ -45,8 +45,9 @@ def _runs(store: Store, which: str, values: Sequence[object] = ()) -> list[Row]:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
     blocks = repeats.blocks(sound_rows)
+    paired = repeats.paired(sound_rows, blocks)
     for run in sound_rows:
-        run.update(counts=run["run_id"] in counted, block=blocks[run["run_id"]])
+        run.update(counts=run["run_id"] in counted, block=blocks[run["run_id"]], paired=run["run_id"] in paired)
     return sound_rows
 
 

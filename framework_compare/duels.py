@@ -164,7 +164,7 @@ def judge(result: Comparison, limit: float | None) -> Duel:
     failed = "; ".join(bar.reason for bar in bars if bar.failed)
     ratio = (None if failed else result.block_times.ratio(second.Index, first.Index)) or Interval(math.nan)
     bar = Bar(failed) if failed else next((bar for bar in bars if bar.reason), Bar())
-    verdict = speed_verdicts.of_two(subject, names, ratio, bar, verified(first, second))
+    verdict = speed_verdicts.of_two(subject, names, ratio, bar, verified(first, second), str(first.device))
     outcome = judgement(ratio, limit or 0.0, failed, verdict.reason).outcome if failed or limit is not None else ""
     return Duel(verdict, ratio, limit, outcome, verdict.reason, result, "" if failed else _alone_why(result))
 

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from bounds import decimals
+from scipy import stats
 from stored_study import ok, recorded
 
 from framework_compare import compare
@@ -14,8 +15,9 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report import headlines
 from framework_compare.results import speed_verdicts
+from framework_compare.results.intervals import Interval, p_beyond
 from framework_compare.results.runs import Modes
-from framework_compare.results.speed_verdicts import Verdict, ranks
+from framework_compare.results.speed_verdicts import Bar, Verdict, of_two, ranks
 from framework_compare.store.study_file import Store
 
 
@@ -138,6 +140,19 @@ def test_a_difference_that_only_one_comparison_by_itself_would_show_says_so(tmp_
 def test_a_difference_that_taking_turns_may_cause_is_not_shown(jax, said, tmp_path):
     (one,) = study(tmp_path, {("torch", "vgg16"): (1, 1, 1, 1), ("jax", "vgg16"): jax}).verdicts()
     assert one.p < 0.05 and one.sentence == f"vgg16: {said}"
+
+
+def test_what_taking_turns_may_cause_is_more_on_a_gpu_and_beside_other_comparisons():
+    ratio = Interval(1.008, 1.0075, 1.0085, 1e-6, 8)
+    on_cpu, on_gpu = (of_two("vgg16", ("a", "b"), ratio, Bar(), True, device) for device in ("cpu", "cuda:0"))
+    assert on_cpu.shown and not on_gpu.shown and on_gpu.sentence.endswith("taking turns may cause 0.9 %)")
+    assert not of_two("vgg16", ("a", "b"), Interval(1.008, 1.0029, 1.013, 0.01, 8), Bar(), True).shown
+    for freedom in (2.5, 7, 40):  # of a t test of logarithms by hand
+        log, error = 0.02, 0.004
+        half, ends = stats.t.ppf(0.975, freedom) * error, (log - 0.003, log)
+        margin, p = (2 * stats.t.sf(end / error, freedom) for end in ends)
+        known = Interval(np.exp(log), np.exp(log - half), np.exp(log + half), p, 8)
+        assert p_beyond(known, np.expm1(0.003)) == pytest.approx(margin, rel=1e-3)
 
 
 def test_settings_compete_too_within_a_framework(tmp_path):

@@ -173,6 +173,30 @@ def _interval(mean: float, error: float, freedom: float, runs: int) -> Interval:
     return Interval(math.exp(mean), exp(mean - half), exp(mean + half), p, runs)
 
 
+def p_beyond(ratio: Interval, margin: float) -> float:
+    """Return the p value of a ratio of 1 + margin; that of 1 and the interval tell the degrees of freedom."""
+    from scipy.special import stdtr, stdtrit
+
+    away, beyond = math.log(ratio.value), math.log(ratio.value) - math.log1p(margin)
+    if beyond <= 0 or ratio.p is None or not ratio.low:
+        return 1.0
+    if ratio.p >= 1 - LEVEL:
+        return ratio.p  # or more, which makes no difference
+    half = away - math.log(ratio.low)
+    if half <= _SAME:
+        return ratio.p
+
+    def p_of(distance: float, log_freedom: float) -> float:
+        freedom = math.exp(log_freedom)
+        return 2 * float(stdtr(freedom, -distance / half * stdtrit(freedom, 0.5 + LEVEL / 2)))
+
+    few, many = math.log(0.5), math.log(1e6)
+    for _ in range(30):
+        middle = (few + many) / 2
+        few, many = (middle, many) if (p_of(away, middle) > ratio.p) == (away > half) else (few, middle)
+    return max(ratio.p, p_of(beyond, few))
+
+
 def exp(log: float) -> float:
     """Two runs may leave an interval that floats cannot hold."""
     return math.exp(log) if log < 700 else math.inf

@@ -26,9 +26,9 @@ GEOMETRIC_MEAN = "geometric mean"
 THROUGHOUT = "other programs took CPU time in every epoch of "
 UNKNOWN = "the CPU time of other programs is unknown for "
 VOID = "most rounds do not count for "
-OF_TURNS = (
-    0.003  # what a slice's place in its round may change (docs/records/turns.md); a smaller difference is not shown
-)
+# What taking turns may change (docs/records/turns.md): a slice's place in its round on a CPU, on a GPU a rival's presence. A
+# smaller difference is not shown.
+OF_TURNS, OF_TURNS_ON_GPU = 0.003, 0.009
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 Key = tuple[str, tuple[object, ...]]  # model, values of the condition
@@ -41,8 +41,8 @@ class Verdict:
     model: its name, or "geometric mean" over `models`. condition: the data set and the settings that both share, by
     column. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high are its 95 %
     interval. If there is no verdict, ratio is that of the epoch times, without an interval.
-    shown: whether the difference is significant, and its interval beyond OF_TURNS; if not, `faster` and `slower` only
-    order the figures. corrected: whether `shown` is adjusted for the number of `comparisons`; the interval never is.
+    shown: whether the difference is significant, and its interval beyond what turns may cause; if not, `faster` and `slower`
+    only order the figures. corrected: whether `shown` is adjusted for the number of `comparisons`; the interval never is.
     p: p value of this comparison, not adjusted. reason: why there is no verdict, "" if there is one; disturbed: the
     competitor disturbed in every epoch, if that is the reason. verified: whether both are verified to train the same function.
     """
@@ -170,9 +170,11 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
     return _draft(names, ratio, bar, proved, {"model": model, "models": models, "condition": condition(a, of)})
 
 
-def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
+def of_two(
+    subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool, device: str = "cpu"
+) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    about: Fields = {"model": subject, "models": (subject,), "condition": {}}
+    about: Fields = {"model": subject, "models": (subject,), "condition": {"device": device}}
     return _judged([_draft(names, ratio or intervals.UNKNOWN, bar, proved, about)], correct=False)[0]
 
 
@@ -207,19 +209,26 @@ def _draft(names: tuple[str, str], ratio: Interval, bar: Bar, proved: bool, abou
 
 
 def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
-    p_values = [one.p or 0.0 for one in drafts if not one.reason]
+    p_values = [_p_beyond_turns(one) for one in drafts if not one.reason]
     corrected = correct and len(p_values) > 1
     remaining = iter(intervals.holm(p_values) if corrected else p_values)
     judged = []
     for one in drafts:
-        shown = not one.reason and next(remaining) < 1 - LEVEL and _beyond_turns(one)
+        shown = not one.reason and next(remaining) < 1 - LEVEL
         one = dataclasses.replace(one, shown=shown, corrected=corrected, comparisons=len(p_values))
         judged.append(dataclasses.replace(one, sentence=sentence(one)))
     return judged
 
 
-def _beyond_turns(verdict: Verdict) -> bool:
-    return verdict.low is not None and verdict.low > 1 + OF_TURNS
+def _of_turns(verdict: Verdict) -> float:
+    on_cpu = str(verdict.condition.get("device", "cpu")).startswith("cpu")
+    return OF_TURNS if on_cpu else OF_TURNS_ON_GPU
+
+
+def _p_beyond_turns(verdict: Verdict) -> float:
+    """Return the p value of a difference of what taking turns may cause."""
+    ratio = intervals.Interval(verdict.ratio, verdict.low, verdict.high, verdict.p, verdict.blocks)
+    return intervals.p_beyond(ratio, _of_turns(verdict))
 
 
 def inverted(verdict: Verdict) -> Verdict:
@@ -262,8 +271,9 @@ def beside(verdict: Verdict) -> str:
     """The figures of a difference that is not shown, and why it is not where its interval leaves 1 out."""
     why = ""
     if verdict.p is not None and verdict.p < 1 - LEVEL:
-        within = f"; taking turns may cause {100 * OF_TURNS:g} %"
-        why = f"; corrected for {verdict.comparisons} comparisons" if _beyond_turns(verdict) else within
+        within = f"; taking turns may cause {100 * _of_turns(verdict):g} %"
+        beyond = _p_beyond_turns(verdict) < 1 - LEVEL
+        why = f"; corrected for {verdict.comparisons} comparisons" if beyond else within
     return f"{times(verdict)}{why}"
 
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pytest
 import typer
 
 from framework_compare import api
@@ -52,6 +53,7 @@ def test_the_package_of_an_adapter_trains_in_less_than_150_lines():
     assert 0 < count < 150
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs_and_each_of_its_results_is_shown(monkeypatch, capsys):
     """Its cells in order, as Jupyter runs them: the value of a cell's last expression has a rich display, or text."""
     notebook = EXAMPLES.parent / "docs" / "compare.ipynb"

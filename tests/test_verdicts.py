@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from bounds import decimals
+from bounds import decimals, digits
 from scipy import stats
 from stored_study import ok, recorded
 
@@ -152,7 +152,7 @@ def test_what_taking_turns_may_cause_is_more_on_a_gpu_and_beside_other_compariso
         half, ends = stats.t.ppf(0.975, freedom) * error, (log - 0.003, log)
         margin, p = (2 * stats.t.sf(end / error, freedom) for end in ends)
         known = Interval(np.exp(log), np.exp(log - half), np.exp(log + half), p, 8)
-        assert p_beyond(known, np.expm1(0.003)) == pytest.approx(margin, rel=1e-3)
+        assert p_beyond(known, np.expm1(0.003)) == pytest.approx(margin, rel=digits(4))
 
 
 def test_settings_compete_too_within_a_framework(tmp_path):

@@ -249,6 +249,7 @@ print(count, int(peak) // 1024)
 """
 
 
+@pytest.mark.nightly
 def test_a_large_model_takes_little_of_the_comparing_process(tmp_path: Path) -> None:
     """18 million parameters are 74 MB, and 148 MB in float64: neither is in its memory, nor are files mapped there."""
     managed.ensure("torch")

@@ -4,12 +4,13 @@ import json
 import subprocess
 
 import pytest
+from nightly import some_nightly
 
 from framework_compare import adapters
 from framework_compare.environments import managed
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", some_nightly(["fp32", "bf16"], nightly=["bf16"]))
 def test_pytorch_measures_products_and_copies(precision):
     there = managed.ensure("torch")
     program = f"{adapters.__path__[0]}/torch/peaks.py"

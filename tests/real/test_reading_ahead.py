@@ -60,6 +60,7 @@ trainer.release()
 """
 
 
+@pytest.mark.nightly
 def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, images):
     settings = dict(images=images, pipeline="native", batch_size=4, build=False)
     by_threads, by_processes = (

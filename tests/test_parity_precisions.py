@@ -3,8 +3,8 @@
 import itertools
 import sys
 
-import numpy as np
 import bounds
+import numpy as np
 import pytest
 from command_line import run
 from network_mistakes import EXTRA_BIAS, UNSCALED_DROPOUT

@@ -49,6 +49,19 @@ def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances
     assert study.epochs.disturbed.notna().all(), "also of the run that was the first of its block"
 
 
+def test_memory_of_a_rival_that_has_ended_is_free_for_the_next():
+    def rival(over):
+        return SimpleNamespace(run=SimpleNamespace(over=over, recorder=SimpleNamespace(peak_rss_bytes=300)))
+
+    def fits(*over, peak=0):
+        one = object.__new__(duel_module._Duel)
+        one._rivals = [rival(ended) for ended in over]
+        return one._fits(SimpleNamespace(peak_bytes=peak), 1000)
+
+    assert fits(False) and not fits(False, False) and fits(False, True), "800 of 1000 are allowed"
+    assert fits(True, peak=900) and not fits(False, True, peak=600), "nothing lives beside the former"
+
+
 def test_memory_that_a_rival_holds_is_not_the_fault_of_a_worker_that_starts_beside_it(paced, ask, tmp_path):
     place = tmp_path / "first.pid"
     tells = TELLS.format(place=str(place))

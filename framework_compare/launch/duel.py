@@ -154,9 +154,7 @@ class _Duel:
         )
 
     def _fits(self, member: Member, free: int) -> bool:
-        """Return whether memory holds one more worker; those that have ended hold none.
-
-        One that is not known is taken to be as large as the largest so far."""
+        """Return whether memory holds one more worker beside the live ones; an unknown one is as large as the largest."""
         if all(rival.run.over for rival in self._rivals):
             return True
         known = [(rival, rival.run.recorder.peak_rss_bytes or 0) for rival in self._rivals if rival.run.recorder]

@@ -115,6 +115,20 @@ def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_riv
     assert blocks == {frozenset(("one", "two")): 2, frozenset(("failing", "two")): 2, frozenset(("one", "failing")): 0}
 
 
+def test_a_duel_of_which_one_block_was_not_in_turns_says_so_of_that_block(paced, images, own_cache, tmp_path):
+    first = tmp_path / "once"
+    fails = (
+        f"def build(self, graph):\n    super().build(graph)\n    if not os.path.exists({str(first)!r}):\n"
+        f"        open({str(first)!r}, 'w').close()\n        raise ValueError"
+    )
+    names = paced("one", pace_s=0.01), paced("two", fails, pace_s=0.02)
+    asked = {**SAMPLED, "blocks": 2, "out": tmp_path / "s"}
+    duel(*names, "linear", images, **asked)
+    found = duel(*names, "linear", images, retry=["failed"], **asked)
+    assert found.alone_why == ENDED and found.alone_blocks == (1, 3)
+    assert found.sentence.endswith(f". 1 of 3 blocks was not in turns: {ENDED}.")
+
+
 def test_a_companion_that_fails_leaves_its_cell_as_it_was(paced, ask, tmp_path):
     place = tmp_path / "once"
     fails = f"def on_step(self):\n    if os.path.exists({str(place)!r}) == {{late}}:\n        raise ValueError"

@@ -8,6 +8,7 @@ from duel_fixtures import QUICK, SAMPLED, TELLS
 from stored_study import selected
 
 from framework_compare import api, compare, duel, registry
+from framework_compare.errors import StudyError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.study import schedules
@@ -113,6 +114,28 @@ def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_riv
     assert set(study.frame.schedule) == {"interleaved"}
     blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
     assert blocks == {frozenset(("one", "two")): 2, frozenset(("failing", "two")): 2, frozenset(("one", "failing")): 0}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "by default"])
+def test_a_study_keeps_its_repeats_though_each_cell_has_run_once_more_as_an_anchor(
+    paced, ask, tmp_path, monkeypatch, named
+):
+    monkeypatch.setattr(schedules, "REPEATS", 2)
+    place = str(tmp_path / "starts of ")
+    fails = (
+        f"def build(self, graph):\n    super().build(graph)\n    place = {place!r} + self.name\n"
+        "    with open(place, 'a') as starts:\n        starts.write('.')\n"
+        "    if os.path.getsize(place) == {start}:\n        raise ValueError"
+    )
+    names = [paced("one", fails.format(start=1)), paced("two", fails.format(start=2))]
+    repeats = {"repeats": 2} if named else {"repeats": None}
+    assert ask(names, **repeats).frame.status.tolist() == ["failed", "failed"]
+    study = ask(names, **repeats, retry=["failed"])
+    assert study.frame.status.tolist() == ["ok", "ok"] and study.frame.runs_ok.tolist() == [3, 3]
+    study = ask(names, repeats=2)
+    assert f" (in 1 of 3 runs: {ENDED})." in str(study.table(width=300))
+    with pytest.raises(StudyError, match="repeats: 2 in the study, 3 now"):
+        ask(names, repeats=3)
 
 
 def test_a_duel_of_which_one_block_was_not_in_turns_says_so_of_that_block(paced, images, own_cache, tmp_path):

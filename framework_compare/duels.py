@@ -15,7 +15,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.plan.values import slowdown
 from framework_compare.protocol import Fields
-from framework_compare.results import speed_verdicts
+from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.intervals import Interval
 from framework_compare.results.regression_gate import FAILED, NOT_SLOWER, UNJUDGED, judgement
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
@@ -33,7 +33,7 @@ class Duel:
     ratio: seconds of B over seconds of A, with its 95 % interval; NaN if there is none. max_slowdown: how much longer B
     may take, as a share. outcome: FAILED if a competitor did not work or fails parity; otherwise "" without a limit, and
     with one as `regression_gate.judgement` has it; reason: why there is no verdict. alone_why: why the two did not take
-    turns; "" if they did.
+    turns in some or all blocks; "" if they did in all. alone_blocks: in how many they did not, of how many.
     """
 
     verdict: Verdict
@@ -43,6 +43,7 @@ class Duel:
     reason: str
     comparison: Comparison
     alone_why: str = ""
+    alone_blocks: tuple[int, int] = (0, 0)
 
     @property
     def passed(self) -> bool:
@@ -51,7 +52,7 @@ class Duel:
 
     @property
     def sentence(self) -> str:
-        apart = f" They did not take turns: {self.alone_why}." if self.alone_why else ""
+        apart = f" {self._apart}: {self.alone_why}." if self.alone_why else ""
         if self.outcome in (FAILED, UNJUDGED):
             return f"No verdict: {self.reason}.{apart}"
         said = speed_verdicts.statement(self.verdict)
@@ -60,6 +61,13 @@ class Duel:
         preposition = "within" if self.outcome == NOT_SLOWER else "at"
         words = f"{self.outcome} {preposition} a limit of {self.max_slowdown:.3g}"
         return f"{said}; {self.names[1]} takes {_times(self.ratio)} as long as {self.names[0]}: {words}.{apart}"
+
+    @property
+    def _apart(self) -> str:
+        alone, blocks = self.alone_blocks
+        if alone == blocks:
+            return "They did not take turns"
+        return f"{alone} of {blocks} blocks {'was' if alone == 1 else 'were'} not in turns"
 
     @property
     def names(self) -> tuple[str, str]:
@@ -166,16 +174,21 @@ def judge(result: Comparison, limit: float | None) -> Duel:
     bar = Bar(failed) if failed else next((bar for bar in bars if bar.reason), Bar())
     verdict = speed_verdicts.of_two(subject, names, ratio, bar, verified(first, second), str(first.device))
     outcome = judgement(ratio, limit or 0.0, failed, verdict.reason).outcome if failed or limit is not None else ""
-    return Duel(verdict, ratio, limit, outcome, verdict.reason, result, "" if failed else _alone_why(result))
+    return Duel(verdict, ratio, limit, outcome, verdict.reason, result, *(() if failed else _alone(result)))
 
 
-def _alone_why(result: Comparison) -> str:
-    """Return why the runs of both, or some of them, had the machine to themselves."""
+def _alone(result: Comparison) -> tuple[str, tuple[int, int]]:
+    """Return why runs had the machine to themselves, "" if none had; and in how many blocks, of how many."""
+    runs = repeats.counted(result.runs)
+    in_turns = runs["run_id"].isin(result.slices["run_id"])
+    alone = (~in_turns).groupby(runs["block"]).any()
+    blocks = int(alone.sum()), len(alone)
     if set(result.frame["schedule"]) == {schedules.INTERLEAVED}:
-        return ""
+        return "", blocks
     if result.settings.get("schedule") == schedules.SEQUENTIAL:
-        return "the schedule asked for is sequential"
-    return next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "their settings differ")
+        return "the schedule asked for is sequential", blocks
+    why = next((why for why in result.frame["alone_why"] if isinstance(why, str) and why), "their settings differ")
+    return why, blocks
 
 
 def _times(ratio: Interval) -> str:

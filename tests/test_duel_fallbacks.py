@@ -8,6 +8,7 @@ from duel_fixtures import QUICK, SAMPLED, TELLS
 from stored_study import selected
 
 from framework_compare import api, compare, duel, registry
+from framework_compare.errors import StudyError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.study import schedules
@@ -47,6 +48,19 @@ def test_samples_of_workers_that_memory_holds_one_at_a_time_end_and_disturbances
     assert set(selected(study.folder, "SELECT alone_why FROM run")) == {(NO_ROOM,)}
     assert study.epochs.epoch.max() < MANY / 10
     assert study.epochs.disturbed.notna().all(), "also of the run that was the first of its block"
+
+
+def test_memory_of_a_rival_that_has_ended_is_free_for_the_next():
+    def rival(over):
+        return SimpleNamespace(run=SimpleNamespace(over=over, recorder=SimpleNamespace(peak_rss_bytes=300)))
+
+    def fits(*over, peak=0):
+        one = object.__new__(duel_module._Duel)
+        one._rivals = [rival(ended) for ended in over]
+        return one._fits(SimpleNamespace(peak_bytes=peak), 1000)
+
+    assert fits(False) and not fits(False, False) and fits(False, True), "800 of 1000 are allowed"
+    assert fits(True, peak=900) and not fits(False, True, peak=600), "nothing lives beside the former"
 
 
 def test_memory_that_a_rival_holds_is_not_the_fault_of_a_worker_that_starts_beside_it(paced, ask, tmp_path):
@@ -100,6 +114,42 @@ def test_a_run_that_is_made_up_for_later_takes_turns_with_the_fastest_of_its_riv
     assert set(study.frame.schedule) == {"interleaved"}
     blocks = {frozenset((one.faster, one.slower)): one.blocks for one in study.verdicts()}
     assert blocks == {frozenset(("one", "two")): 2, frozenset(("failing", "two")): 2, frozenset(("one", "failing")): 0}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "by default"])
+def test_a_study_keeps_its_repeats_though_each_cell_has_run_once_more_as_an_anchor(
+    paced, ask, tmp_path, monkeypatch, named
+):
+    monkeypatch.setattr(schedules, "REPEATS", 2)
+    place = str(tmp_path / "starts of ")
+    fails = (
+        f"def build(self, graph):\n    super().build(graph)\n    place = {place!r} + self.name\n"
+        "    with open(place, 'a') as starts:\n        starts.write('.')\n"
+        "    if os.path.getsize(place) == {start}:\n        raise ValueError"
+    )
+    names = [paced("one", fails.format(start=1)), paced("two", fails.format(start=2))]
+    repeats = {"repeats": 2} if named else {"repeats": None}
+    assert ask(names, **repeats).frame.status.tolist() == ["failed", "failed"]
+    study = ask(names, **repeats, retry=["failed"])
+    assert study.frame.status.tolist() == ["ok", "ok"] and study.frame.runs_ok.tolist() == [3, 3]
+    study = ask(names, repeats=2)
+    assert f" (in 1 of 3 runs: {ENDED})." in str(study.table(width=300))
+    with pytest.raises(StudyError, match="repeats: 2 in the study, 3 now"):
+        ask(names, repeats=3)
+
+
+def test_a_duel_of_which_one_block_was_not_in_turns_says_so_of_that_block(paced, images, own_cache, tmp_path):
+    first = tmp_path / "once"
+    fails = (
+        f"def build(self, graph):\n    super().build(graph)\n    if not os.path.exists({str(first)!r}):\n"
+        f"        open({str(first)!r}, 'w').close()\n        raise ValueError"
+    )
+    names = paced("one", pace_s=0.01), paced("two", fails, pace_s=0.02)
+    asked = {**SAMPLED, "blocks": 2, "out": tmp_path / "s"}
+    duel(*names, "linear", images, **asked)
+    found = duel(*names, "linear", images, retry=["failed"], **asked)
+    assert found.alone_why == ENDED and found.alone_blocks == (1, 3)
+    assert found.sentence.endswith(f". 1 of 3 blocks was not in turns: {ENDED}.")
 
 
 def test_a_companion_that_fails_leaves_its_cell_as_it_was(paced, ask, tmp_path):

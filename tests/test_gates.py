@@ -73,6 +73,16 @@ def test_the_variance_of_sessions_is_that_of_their_means():
     assert ends == pytest.approx([stats.t.ppf(0.975, 2), stats.t.ppf(0.975, 29), stats.norm.ppf(0.975)])
 
 
+@pytest.mark.parametrize("sessions", [3, 10, 0])
+def test_noisier_runs_never_make_the_interval_of_two_sessions_narrower(sessions):
+    def high(sd):
+        seconds = [math.exp(sd * place) for place in (-1, 0, 1)]
+        return unpaired_ratio(seconds, seconds, SessionVariance(0.03, sessions)).high
+
+    ends = [high(sd) for sd in (0.0005, 0.01, 0.02, 0.03, 0.05, 0.1)]
+    assert ends == sorted(ends)
+
+
 def test_a_cell_that_no_longer_works_fails_and_one_run_proves_nothing(baseline, tmp_path):
     other = study(tmp_path / "other", failing=[("torch", "alexnet")])
     first, *_, last = gate.judge(baseline.beside(other), 0.05)

@@ -188,6 +188,9 @@ H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0
         ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
         ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, ""),
         ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, ""),  # of another kernel
+        ({"cpu": "AMD EPYC"}, {"cpu": "AMD EPYC (AVX-512)"}, ""),  # of an earlier version
+        ({"cpu": "AMD EPYC (AVX2)"}, {"cpu": "AMD EPYC (AVX-512)"}, r"cpu: AMD EPYC \(AVX2\) in the study"),
+        ({"cpu": "AMD EPYC"}, {"cpu": "Intel Xeon (AVX-512)"}, "cpu: AMD EPYC in the study, Intel Xeon"),
         ({}, {"memory_bytes": 1}, ""),  # not known
     ],
 )

@@ -19,7 +19,7 @@ from framework_compare.report.provenance import gpu_names
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import clean
 from framework_compare.results.parity import PROVED
-from framework_compare.samplers.host import VECTORS
+from framework_compare.samplers.host import without_vectors
 
 MAX_NAME = 120
 # What machines choose for themselves; all else two studies must share for their ratios to stand side by side.
@@ -28,7 +28,6 @@ _ALWAYS = ("dataset", "batch_size", "precision")
 _DEFAULTS = {column(name): value for name, value in DEFAULTS.to_dict().items() if name in SETTINGS}
 # What a data set of arrays decides.
 _OF_ARRAYS = {"pipeline": "shared", "flip": "none", "crop": "none", "image_size": 0}
-_VECTORS = re.compile(rf" \((?:{'|'.join(VECTORS.values())})\)$")  # which earlier versions do not name
 _PLAIN = ("dataset", "execution", "precision", "mode", "optimizer", "loss_function", "device")
 
 
@@ -209,7 +208,7 @@ def machine_name(machine: Document) -> str:
     gpus = gpu_names(machine)
     cores, memory = machine.get("available_cores"), machine.get("memory_bytes")
     parts = [
-        _VECTORS.sub("", str(machine.get("cpu") or "unknown processor")),
+        without_vectors(str(machine.get("cpu") or "unknown processor")),
         f"{cores} cores" if cores else "",
         f"{memory / 1e9:.0f} GB" if isinstance(memory, (int, float)) else "",
         *(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)),

@@ -76,5 +76,6 @@ def _document(result: Duel, *asked: str) -> dict[str, object]:
         "ratio_ci_high": ratio.high,
         "blocks": ratio.runs,
         "alone_why": result.alone_why,
+        "alone_blocks": result.alone_blocks[0],
         "study": str(result.comparison.folder),
     }

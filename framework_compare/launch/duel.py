@@ -155,11 +155,13 @@ class _Duel:
         )
 
     def _fits(self, member: Member, free: int) -> bool:
-        """Return whether memory holds one more worker; of one that is not known, as large a one as the largest so far."""
-        if not self._rivals:
+        """Return whether memory holds one more worker beside the live ones; an unknown one is as large as the largest."""
+        if all(rival.run.over for rival in self._rivals):
             return True
-        peaks = [rival.run.recorder.peak_rss_bytes or 0 for rival in self._rivals if rival.run.recorder]
-        return sum(peaks) + (member.peak_bytes or max(peaks, default=0)) <= MEMORY_SHARE * free
+        known = [(rival, rival.run.recorder.peak_rss_bytes or 0) for rival in self._rivals if rival.run.recorder]
+        peaks = [peak for _, peak in known]
+        held = sum(peak for rival, peak in known if not rival.run.over)
+        return held + (member.peak_bytes or max(peaks, default=0)) <= MEMORY_SHARE * free
 
     def _start(self, member: Member) -> None:
         job = prepare_folder(member.spec)

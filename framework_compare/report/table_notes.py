@@ -238,8 +238,14 @@ def warning_lines(cells: Sequence[Record]) -> list[str]:
 
 
 def without_turns(cells: Sequence[Record]) -> list[str]:
-    """The cells that did not take turns with their competitors, and why."""
-    why = cells_by(cells, lambda cell: cell.alone_why)
+    """The cells that did not take turns with their competitors, in how many of their runs, and why."""
+
+    def why_alone(cell: Record) -> object:
+        if not isinstance(cell.alone_why, str) or not cell.runs_alone < cell.runs_ok:
+            return cell.alone_why
+        return f"in {cell.runs_alone:.0f} of {plural(cell.runs_ok, 'run')}: {cell.alone_why}"
+
+    why = cells_by(cells, why_alone)
     return [f"Not interleaved with competitors: {', '.join(names)} ({one})." for one, names in why.items()]
 
 

@@ -30,6 +30,7 @@ _EVIDENCE = (
     *BUDGET,
     "schedule",
     "alone_why",
+    "runs_alone",
     "warnings",
     "images",
     "skipped_images",

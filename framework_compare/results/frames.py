@@ -80,7 +80,8 @@ def cell_frame(store: Store) -> pd.DataFrame:
 
 
 _NUMBERS = frozenset(
-    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET, "images", "skipped_images")
+    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET)
+    + ("runs_alone", "images", "skipped_images")
 )
 _EMPTY = dict.fromkeys(CELL_COLUMNS)
 
@@ -114,6 +115,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
         "schedule": " and ".join(sorted({"sequential" if run["duel"] is None else "interleaved" for run in ok}))
         or None,
         "alone_why": next((run["alone_why"] for run in ok if run["alone_why"]), None),
+        "runs_alone": sum(bool(run["alone_why"]) for run in ok),
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
         "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),

@@ -125,7 +125,8 @@ def unpaired_ratio(
 ) -> Interval | None:
     """Return the ratio of seconds of runs that share no blocks, with Welch's interval; None if a side has no value.
 
-    between: what all runs of a side share, if the sides are sessions.
+    between: what all runs of a side share, if the sides are sessions. Its variance is estimated as the one that means of
+    sessions show, less that of runs, so noise of runs adds no degrees of freedom to those between sessions.
     """
     beside = (
         (2 * between.sd**2, between.sessions - 1.0 if between.sessions else math.inf) if between else (0.0, math.inf)
@@ -143,7 +144,7 @@ def _sum_of_means(
     """Return the weighted sum of the means of logarithms of groups whose variances add up; None if a group has no value.
 
     With Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2(6), 110-114). beside: a variance of the sum that
-    the groups do not show, and its degrees of freedom; wider: the interval than by these.
+    the groups do not show, and its degrees of freedom, which the sum has at most; wider: the interval than by these.
     """
     logs = [np.log(np.asarray(group, dtype=float)) for group in groups]
     fewest = min(map(len, logs), default=0)
@@ -157,7 +158,7 @@ def _sum_of_means(
     if variance <= _SAME**2:
         return _interval(mean, math.sqrt(variance), 1.0, fewest)
     doubts = sum(part**2 / (len(group) - 1) for part, group in zip(parts, logs)) + beside[0] ** 2 / beside[1]
-    freedom = variance**2 / doubts if doubts else math.inf
+    freedom = min(variance**2 / doubts if doubts else math.inf, beside[1])
     return _interval(mean, wider * math.sqrt(variance), freedom, fewest)
 
 

@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -14,6 +15,7 @@ from framework_compare.samplers.nvml import describe_gpus
 
 CPUS = "/sys/devices/system/cpu"
 VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}  # by flag, the widest first
+_VECTORS = re.compile(rf" \((?:{'|'.join(VECTORS.values())})\)$")
 
 
 def describe() -> Fields:
@@ -77,6 +79,19 @@ def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
     if name and vectors:  # virtual machines give one name to processors on which frameworks rank differently
         return f"{name} ({vectors})"
     return name or platform.processor() or platform.machine() or None
+
+
+def without_vectors(name: str) -> str:
+    """Return a processor's name as earlier versions stored it."""
+    return _VECTORS.sub("", name)
+
+
+def same_processor(a: object, b: object) -> bool:
+    """Return whether two names may be of one processor: alike, or alike but for the vectors that only one names."""
+    if a == b or not isinstance(a, str) or not isinstance(b, str):
+        return a == b
+    plain = without_vectors(a), without_vectors(b)
+    return plain[0] == plain[1] and plain != (a, b) and (a in plain or b in plain)
 
 
 def in_container() -> bool:

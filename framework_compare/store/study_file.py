@@ -107,8 +107,20 @@ class Store:
         return [(cell_id, self._cell(*cell)) for cell_id, *cell in rows]
 
     def repeats(self) -> int:
-        """Runs planned of each cell, without repeats of disturbed ones and more of an anchor; 0 for a study without any."""
-        of_cells = "SELECT count(*) AS runs FROM run WHERE retry_of IS NULL GROUP BY cell_id"
+        """Blocks planned, without repeats of disturbed runs and more of an anchor; 0 for a study without any.
+
+        Runs are planned block by block, so that those of a block stand together; an anchor's stand behind all of them.
+        """
+        request = self.settings().get(REQUEST)
+        if isinstance(request, Mapping) and type(request.get("repeats")) is int:
+            return request["repeats"]
+        # without a request, cells may have been added with blocks of their own
+        size = "(SELECT count(*) FROM cell)" if request else "(SELECT count(*) + 1 FROM run)"
+        anchor = (
+            "SELECT 1 FROM run AS mate WHERE mate.repeat = run.repeat AND mate.retry_of IS NULL"
+            f" AND (mate.run_id - 1) / {size} < (run.run_id - 1) / {size}"
+        )
+        of_cells = f"SELECT count(*) AS runs FROM run WHERE retry_of IS NULL AND NOT EXISTS ({anchor}) GROUP BY cell_id"
         return self.select(f"SELECT coalesce(min(runs), 0) FROM ({of_cells})")[1][0][0]
 
     def replace_settings(self, settings: Fields) -> None:

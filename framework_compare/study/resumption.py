@@ -156,6 +156,8 @@ def other_kind(before: Mapping[str, object], machine: Mapping[str, object], cell
 def _same(name: str, before: object, now: object) -> bool:
     if name == "memory_bytes" and isinstance(before, int) and isinstance(now, int):
         return abs(before - now) <= SAME_MEMORY * before
+    if name == "cpu":
+        return host.same_processor(before, now)
     return bool(_models(before) == _models(now)) if name == "gpus" else bool(before == now)
 
 

@@ -164,6 +164,11 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     epochs["epoch_s"] = epochs.groupby("cell")["epoch_s"].transform("median")
     found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
     assert (found.state, found.sentence) == ("good", "no epoch was disturbed by other programs")
+    known = quiet.assign(epochs_disturbed=[float("nan"), *[0] * (len(quiet) - 1)])
+    found = {one.title: one for one in lights(known, epochs)}["Quiet machine"]
+    assert (found.state, found.doubt) == ("warn", "unknown disturbances") and found.sentence.startswith(
+        "unknown for 1 cell;"
+    )
     found = {one.title: one for one in lights(quiet.assign(runs_set_aside=[2, *[0] * (len(quiet) - 1)]), epochs)}
     assert found["Quiet machine"].sentence == "no epoch that counts was disturbed; 2 disturbed runs replaced"
     epochs.loc[epochs.index[0], "epoch_s"] *= 1.9

@@ -70,6 +70,14 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     assert "No framework is marked as fastest (no significant difference)" in str(comparison.table())
 
 
+def test_ranks_of_frameworks_that_are_not_verified_say_so():
+    def verdict(faster, slower, shown):
+        return Verdict("vgg16", {}, faster, slower, 1.1, 0.9, 1.3, shown=shown, p=0.001 if shown else 0.5)
+
+    found = [verdict("torch", "jax", False), verdict("torch", "mxnet", False), verdict("jax", "mxnet", True)]
+    assert headlines._line(found, [], None).endswith("; ranks 1 PyTorch = JAX, 2 MXNet (not verified)")
+
+
 def test_a_framework_that_was_compared_with_the_fastest_alone_shares_no_rank():
     def verdict(faster, slower, p=0.001, shown=True):
         return Verdict("resnet50", {}, faster, slower, 2.0, 1.9, 2.1, shown=shown, p=p)

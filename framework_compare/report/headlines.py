@@ -90,7 +90,8 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
         ranks = speed_verdicts.ranks(names, group)
         by_rank = sorted(grouped(ranks, lambda name: ranks[name]).items())
         words = ", ".join(f"{rank} {' = '.join(same)}" for rank, same in by_rank)
-        parts += [f"ranks {words}"] if words else []
+        doubt = "" if differences else speed_verdicts.doubt(*(one for one in group if one.shown))  # else it was said
+        parts += [f"ranks {words}{doubt}"] if words else []
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 

@@ -85,8 +85,12 @@ def _quiet(cells: pd.DataFrame, all_epochs: pd.DataFrame) -> Light:
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
     void = int(cells["rounds_void"].max()) if cells["rounds_void"].notna().any() else 0
     doubt = "slow epochs"
+    unknown = int((cells["epochs_disturbed"].isna() & cells["epochs_measured"].gt(0)).sum())
     if not cells["epochs_disturbed"].notna().any():
         state, sentence, doubt = WARN, "unknown: nothing was sampled", "unknown disturbances"
+    elif unknown and not disturbed:
+        state, doubt = WARN, "unknown disturbances"
+        sentence = f"unknown for {plural(unknown, 'cell')}; no epoch of the others was disturbed by other programs"
     elif disturbed:
         doubt = "busy machine"
         state = BAD if whole.any() else WARN

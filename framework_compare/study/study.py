@@ -197,7 +197,7 @@ class Study:
             else:
                 able.append((run_id, cell, block, environment))
         for number, (_, cell, _, _) in enumerate(able, start=done + 1):
-            self.watcher.begin(cell, number, total)
+            self.watcher.begin(cell, number, max(total, done + len(able)))  # an anchor is not among those planned
         if len(able) > 1:
             return self._run_in_turns(able)
         for run_id, cell, _, environment in able:

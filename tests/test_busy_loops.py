@@ -105,7 +105,10 @@ def only_the_loop(loop, monkeypatch):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("same_core", [False, True], ids=["another-core", "the-same-core"])
+@pytest.mark.parametrize(
+    "same_core",
+    [pytest.param(False, marks=pytest.mark.nightly, id="another-core"), pytest.param(True, id="the-same-core")],
+)
 def test_a_busy_loop_beside_a_cell_is_told_with_its_share(steady, images, tmp_path, loop, same_core):
     allowed = os.sched_getaffinity(0)
     if not same_core and len(allowed) < 2:

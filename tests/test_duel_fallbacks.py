@@ -168,7 +168,7 @@ def test_a_companion_that_fails_leaves_its_cell_as_it_was(paced, ask, tmp_path):
 def test_what_memory_parts_takes_turns_with_the_reference_and_says_so(paced, ask, monkeypatch):
     monkeypatch.setattr(duel_module._Duel, "_fits", lambda self, member, free: len(self._rivals) < 2)
     names = [paced("one", pace_s=0.001), paced("two", pace_s=0.01), paced("three", pace_s=0.005)]
-    study = ask(names, budget="1min", precision_target=0.9, reference="two")
+    study = ask(names, budget="20s", precision_target=0.9, reference="two")
     assert set(study.frame.schedule) == {"interleaved"} and study.frame.ratio_half_width.notna().all()
     query = "SELECT group_concat(framework) FROM run JOIN cell USING (cell_id) GROUP BY repeat"
     assert all("two" in rivals for (rivals,) in selected(study.folder, query))

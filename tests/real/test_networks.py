@@ -160,5 +160,6 @@ assert "cudnn" in taken and None in taken
 """
 
 
+@pytest.mark.nightly  # tests/gpu asks it of a whole decoder
 def test_attention_that_jax_pads_for_cudnn_is_that_of_the_steps(trainer_script, images):
     assert max(trainer_script("jax", "mobilenet_v2", EVEN, images=images, build=False)) < rounding(100, np.float32)

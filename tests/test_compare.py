@@ -18,7 +18,7 @@ from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store.study_file import Store
-from framework_compare.study.progress import PlainWatcher
+from framework_compare.study.progress import PlainWatcher, RichWatcher
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, learning_rate=0.5)
 
@@ -131,6 +131,20 @@ def test_each_line_of_progress_counts_one_more_run():
         watcher.end(cell, Run("failed", "no driver"))
     begins = [line.partition(" ")[0] for line in stream.getvalue().splitlines()]
     assert begins == ["torch-linear-cpu,", "[1/3]", "[2/3]", "[3/3]"]
+
+
+def test_the_bar_of_a_study_never_counts_more_runs_than_there_are():
+    watcher, cell, done = RichWatcher(), Cell("torch", "linear", "colours", "cpu", TrainConfig()), []
+    watcher.end(cell, Run("failed", "it could not begin"))
+    with watcher:
+        for number in (1, 2, 3):
+            watcher.begin(cell, number, 3)
+        for _ in range(3):
+            (bar,) = watcher._bars.tasks
+            done.append((bar.completed, bar.total))
+            watcher.end(cell, Run("failed", "no driver"))
+        done.append((bar.completed, bar.total))
+    assert done == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -134,6 +134,7 @@ class RichWatcher(Watcher):
         )
         self._tasks: Fields = {}
         self._steps = 0
+        self._ended = True  # a run has, since the last began
 
     def __enter__(self) -> RichWatcher:
         for task in self._tasks.values():
@@ -160,7 +161,9 @@ class RichWatcher(Watcher):
         self._bars.update(self._tasks[what], completed=done, total=total)
 
     def begin(self, cell: Cell, number: int, total: int) -> None:
-        self._update("study", number - 1, total)
+        if self._ended:  # runs that take turns begin together, and none of them is done before it ends
+            self._update("study", number - 1, total)
+        self._ended = False
         self._label = cell.label
 
     def event(self, cell: Cell, event: Fields) -> None:
@@ -181,7 +184,9 @@ class RichWatcher(Watcher):
 
     def end(self, cell: Cell, run: Run) -> None:
         self.say(outcome_line(cell, run))
-        self._bars.update(self._tasks["study"], advance=1)
+        self._ended = True
+        if "study" in self._tasks:  # it may have ended before any began
+            self._bars.update(self._tasks["study"], advance=1)
 
 
 def one_line(text: str) -> str:

@@ -149,7 +149,7 @@ def _conv2d(gluon: Any, a: Mapping[str, Any]) -> Any:
 def _mul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
     """Repeat the smaller operand first: of unlike shapes the gradient takes three times as long (1.9.1)."""
     one, other = ((1 if shared else 0, *shape) for shared, shape in zip(a["shared_inputs"], a["shapes"]))
-    if len(one) == len(other) and one != other:
+    if len(one) == len(other) > 1 and one != other:  # a sum that all samples share keeps its axes
         if all(size in (1, wanted) for size, wanted in zip(one, other)):
             x = F.broadcast_like(x, y)
         elif all(size in (1, wanted) for size, wanted in zip(other, one)):

@@ -1,5 +1,6 @@
 """`check` and `duel` as gates: what became slower or does not work fails; what cannot be judged never passes."""
 
+import dataclasses
 import math
 import shutil
 import sqlite3
@@ -8,11 +9,14 @@ import pytest
 from command_line import run
 from drawn_study import study
 from scipy import stats
+from stored_study import epochs, ok, recorded
 
 from framework_compare import api
 from framework_compare.duels import judge
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import slowdown
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Run
 from framework_compare.results import intervals
 from framework_compare.results import regression_gate as gate
 from framework_compare.results.intervals import SessionVariance, session_variance, unpaired_ratio
@@ -39,6 +43,30 @@ def test_a_change_is_seen_where_it_exceeds_the_limit(baseline, tmp_path, faster,
     other = study(tmp_path / "other", faster=faster)
     assert outcomes(baseline, other)[:5] == [outcome] * 5
     assert outcomes(baseline, other)[5] == gate.FAILED  # in both
+
+
+def test_runs_of_unknown_disturbance_count_on_neither_side_where_others_are_known(tmp_path):
+    """torch's rival fails in eight of ten turns, in which torch takes three times as long, and nobody knows why."""
+
+    def known(seconds, turn):
+        return ok(seconds, epochs=[dataclasses.replace(one, disturbed=False) for one in epochs(seconds)], duel=turn)
+
+    def unknown(seconds):
+        return ok(seconds, epochs=epochs(seconds), disturbed_epochs=None)
+
+    def session(name, last):
+        def run(cell, turn):
+            if turn > last:
+                return Run("failed", reason="x") if cell.framework == "jax" else unknown(3 + turn / 1000)
+            return known(1 + turn / 1000, turn)
+
+        cells = [Cell(name, "vgg16", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
+        return recorded(tmp_path / name, cells, run, 10)
+
+    beside = session("baseline", 10).beside(session("changed", 2))
+    assert beside.ratio[0] == pytest.approx(1, abs=0.02)
+    assert gate.judge(beside, 0.45)[0].outcome == gate.NOT_SLOWER
+    assert gate.judge(session("barred", 0).beside(session("other", 10)), 9.0)[0].outcome == gate.UNJUDGED
 
 
 @pytest.mark.parametrize(("apart", "outcome"), [(0.0, gate.SLOWER), (0.3, gate.INCONCLUSIVE)])

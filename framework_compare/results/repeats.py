@@ -49,12 +49,15 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def undisturbed(marks: ArrayLike, cells: ArrayLike) -> np.ndarray:
-    """Return which epochs times are made of: those that others did not disturb, and all of a cell that has no such.
+    """Return which epochs times are made of: those known to be undisturbed, else those of which nobody knows, else all.
 
-    marks: 1 of a disturbed epoch, None or NaN where nobody knows; cells: whose epoch each is.
+    marks: 1 of a disturbed epoch, 0 of an undisturbed one, None or NaN where nobody knows; cells: whose epoch each is.
     """
-    quiet = np.asarray(marks, dtype=float) != 1
-    return quiet | ~np.isin(cells, np.asarray(cells)[quiet])
+    marks, cells = np.asarray(marks, dtype=float), np.asarray(cells)
+    found = np.zeros(len(marks), bool)
+    for wanted in (marks == 0, np.isnan(marks), marks == 1):
+        found = found | (wanted & ~np.isin(cells, cells[found]))
+    return found
 
 
 def blocks(runs: Sequence[Row]) -> dict[int, int]:
@@ -105,10 +108,11 @@ def lost_s(run: Row) -> float:
 def summary(runs: Sequence[Row]) -> dict[str, float | None]:
     """Return how much the runs of a cell that count were disturbed; None where it is unknown for one of them.
 
-    Of a cell with `paired` runs the others are in no ratio: what is unknown of them bars none.
+    Of a cell with an undisturbed `paired` run no time is made of those of which nobody knows: they bar no verdict.
     """
     ok = [run for run in runs if run["status"] == "ok"]
-    judged = [run for run in ok if run["paired"]] or ok
+    judged = [run for run in ok if run["paired"]]
+    judged = judged if any(run["disturbed_epochs"] == 0 for run in judged) else ok
     known = [run for run in ok if run["disturbed_epochs"] is not None]
     known = known if all(run["disturbed_epochs"] is not None for run in judged) else []
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)

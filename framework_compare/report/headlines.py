@@ -77,12 +77,12 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
-    parts = []
+    parts, doubted = [], speed_verdicts.doubt(*differences)
     if differences:
         first, *others = differences
         more = (f", {speed_verdicts.times(one)} than {one.slower}" for one in others)
         head = f"{leader} is {speed_verdicts.times(first)} faster than {first.slower}"
-        parts.append(f"{head}{''.join(more)}{speed_verdicts.doubt(*differences)}")
+        parts.append(f"{head}{''.join(more)}{doubted}")
     unclear = (one for one in own if not one.shown)
     alike = grouped(unclear, lambda one: speed_verdicts.THROUGHOUT if one.disturbed else one.reason)
     parts += [_undecided(leader, several) for several in alike.values()]
@@ -90,7 +90,7 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
         ranks = speed_verdicts.ranks(names, group)
         by_rank = sorted(grouped(ranks, lambda name: ranks[name]).items())
         words = ", ".join(f"{rank} {' = '.join(same)}" for rank, same in by_rank)
-        doubt = "" if differences else speed_verdicts.doubt(*(one for one in group if one.shown))  # else it was said
+        doubt = "" if doubted else speed_verdicts.doubt(*(one for one in group if one.shown))
         parts += [f"ranks {words}{doubt}"] if words else []
     where = ", ".join(str(group[0].condition[name]) for name in varied)
     return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"

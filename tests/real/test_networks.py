@@ -87,7 +87,7 @@ def test_the_first_loss_is_the_same_in_all_frameworks_and_loading_weights_takes_
     losses, again = (np.array(found[framework][name]) for name in ("losses", "again"))
     assert abs(losses[0] - exact[0]) <= allowed[0]
     assert (np.abs(losses - again) <= allowed).all(), (losses, again, allowed)
-    assert abs(losses[0] - losses[1]) > allowed[1]
+    assert abs(losses[0] - losses[1]) > allowed[0]  # rounding grows, in ResNet-50 up to what a step changes
 
 
 LATE = """

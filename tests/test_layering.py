@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "framework_compare"
 # From the top down. A module imports its own package and what stands on lower floors, never a neighbour on its own.
 FLOORS: Tuple[Tuple[str, ...], ...] = (
-    ("pytest_plugin",),
+    ("__main__", "pytest_plugin"),
     ("cli",),
     ("bisection",),
     ("archive", "duels", "peaks", "reproduction"),

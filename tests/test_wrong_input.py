@@ -249,7 +249,7 @@ def test_a_working_folder_that_is_gone_is_told(own_cache, tmp_path, monkeypatch)
 
 
 def test_output_that_cannot_be_written_is_one_line(drawn):
-    command = [sys.executable, "-m", "framework_compare.cli.root", "show", str(drawn)]
+    command = [sys.executable, "-m", "framework_compare", "show", str(drawn)]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1

@@ -317,7 +317,3 @@ for _panel, _commands in COMMANDS.items():
         _shown: Fields = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
         app.command(_name, cls=Command, **_shown)(_command)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
-
-
-if __name__ == "__main__":
-    main()

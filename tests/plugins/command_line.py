@@ -11,7 +11,7 @@ from framework_compare.cli import root
 
 
 def start(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "framework_compare.cli.root", *map(str, arguments)]
+    command = [sys.executable, "-m", "framework_compare", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == check, done.stderr
     return done

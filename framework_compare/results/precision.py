@@ -5,10 +5,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from framework_compare.plan.settings import COMPARED, column
+from framework_compare.plan.settings import OF_RIVALS
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record, grouped
+from framework_compare.results.columns import BUDGET, SHARED, Record, grouped
 from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
 from framework_compare.results.metrics import percent
 
@@ -16,8 +16,6 @@ MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
 COMPETING = ("ok", "planned", *UNFINISHED)
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
-_COMPARED = {"framework", *map(column, COMPARED)}
-_CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +73,7 @@ def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") ->
         if blocks.get(place) and cells[place]["status"] in COMPETING
     }
     found = {}
-    for rivals in grouped(times, lambda place: tuple(str(cells[place][name]) for name in _CONDITION)).values():
+    for rivals in grouped(times, lambda place: tuple(cells[place][name] for name in OF_RIVALS)).values():
         first, *others = sorted(rivals, key=lambda place: (cells[place]["framework"] != to, times[place].value))
         ratios = {place: blocks.ratio(place, first) for place in others}
         ratios[first] = ratios[others[0]] if others else times[first]

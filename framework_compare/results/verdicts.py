@@ -5,7 +5,7 @@ from pathlib import Path
 
 from framework_compare import registry
 from framework_compare.errors import check_name
-from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, column, of_verdict
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
@@ -36,9 +36,9 @@ def write(folder: Path, known: Document) -> None:
 
 
 def row_of(cell: Cell) -> Fields:
-    """A cell as `key` takes it."""
+    """A cell as its row in the cell frame has it."""
     named = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset, "device": cell.device}
-    return {**cell.config.to_dict(), **named}
+    return {**{column(name): value for name, value in cell.config.to_dict().items()}, **named}
 
 
 def unknown(mode: str) -> Fields:

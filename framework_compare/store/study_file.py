@@ -134,11 +134,10 @@ class Store:
         with self._transaction() as connection:
             _plan(connection, cells, orders, first)
 
-    def extend(self, cell: Cell) -> int:
-        """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
+    def extend(self, cells: Sequence[Cell]) -> None:
+        """Add cells with one run each to the plan's first block. StudyError where one is there already."""
         with self._transaction() as connection:
-            cell_id = connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid
-            return connection.execute(_NEW_RUN, (cell_id, 1)).lastrowid or 0
+            _plan(connection, cells, [range(len(cells))], 1)
 
     def add_block(self, cells: Sequence[Cell]) -> None:
         """Plan one more run of each of these cells, in this order; the block's number is the same for all of them."""
@@ -369,13 +368,12 @@ _NEW_RUN = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
 
 def _plan(connection: sqlite3.Connection, cells: Sequence[Cell], orders: Sequence[Sequence[int]], first: int) -> None:
     """Add cells with their runs, block by block from number `first`."""
-    ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
+    ids = []
+    for cell in cells:
+        values = cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
+        ids.append(connection.execute(_NEW_CELL, values).lastrowid)
     runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
     connection.executemany(_NEW_RUN, runs)
-
-
-def _cell_values(cell: Cell) -> tuple[str, ...]:
-    return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
 
 
 def _write_new(

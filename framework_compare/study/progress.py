@@ -133,7 +133,6 @@ class RichWatcher(Watcher):
             refresh_per_second=2,  # the parent shares the machine with what it measures
         )
         self._tasks: Fields = {}
-        self._steps = 0
         self._ended = True  # a run has, since the last began
 
     def __enter__(self) -> RichWatcher:
@@ -164,7 +163,6 @@ class RichWatcher(Watcher):
         if self._ended:  # runs that take turns begin together, and none of them is done before it ends
             self._update("study", number - 1, total)
         self._ended = False
-        self._label = cell.label
 
     def event(self, cell: Cell, event: Fields) -> None:
         if event["event"] == "phase" and event["edge"] == "start":

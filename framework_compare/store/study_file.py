@@ -152,18 +152,19 @@ class Store:
         which = "JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
         return {cell: pace for cell, (pace,) in self._by_cell(seconds, which, (block,)).items()}
 
-    def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
-        """Move runs into a block of their own behind one more of this cell, unless one is a repeat; returned as by `plan`."""
+    def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> tuple[int, int] | None:
+        """Move runs into a block of their own, behind one more run of this cell; None where one is a repeat, and stays.
+
+        Return the run_id of that run and the number of the block.
+        """
         which = f"WHERE run_id IN ({marks(run_ids)})"
         if self.select(f"SELECT 1 FROM run {which} AND retry_of IS NOT NULL", run_ids)[1]:
-            return []
+            return None
         known = {one: cell_id for cell_id, one in self.cells()}
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.execute(f"UPDATE run SET repeat = ? {which}", (block, *run_ids))
-            added = connection.execute(_NEW_RUN, (known[cell], block)).lastrowid
-        rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
-        return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
+            return connection.execute(_NEW_RUN, (known[cell], block)).lastrowid or 0, block
 
     def set_aside(self, run_id: int) -> None:
         """Make a run a repeat of an ok run of its cell, so that the cell keeps its status and its figures."""

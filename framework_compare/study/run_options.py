@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.errors import UsageError, check_count
+from framework_compare.errors import UsageError, check_count, check_name
 from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
@@ -15,7 +15,7 @@ from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
-from framework_compare.results.verdicts import check_mode
+from framework_compare.results.verdicts import MODES
 from framework_compare.samplers.recorder import check_hz
 from framework_compare.store import schema
 from framework_compare.study import schedules
@@ -61,9 +61,9 @@ def run_options(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
     options = RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, **given)
-    check_mode(options.verify)
+    check_name("verify", options.verify, MODES)
     check_flag("profile", options.profile)
-    schedules.check(options.schedule)
+    check_name("schedule", options.schedule, schedules.SCHEDULES)
     check_flag("across_models", options.across_models)
     check_count("retries_when_disturbed", options.retries_when_disturbed, 0, most=MOST_REPEATS)
     return dataclasses.replace(options, disturbance_threshold=_threshold(given.get("disturbance_threshold", THRESHOLD)))

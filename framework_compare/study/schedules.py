@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from framework_compare.errors import check_name
 from framework_compare.plan import searches
 from framework_compare.plan.settings import COMPARED
 from framework_compare.protocol import TrainConfig, replicas_of
@@ -30,11 +29,6 @@ MOST_REPEATS = 1000  # of a cell: each is a row before any has run
 Paces = Mapping[Cell, float]  # seconds per sample of cells whose runs of a block are ok
 MOST_NAMED = 4  # models in a sentence
 IN_TURNS = "In turns"  # such sentences begin so
-
-
-def check(schedule: str) -> str:
-    """The schedule, or UnknownNameError."""
-    return check_name("schedule", schedule, SCHEDULES)
 
 
 def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> list[list[Planned]]:

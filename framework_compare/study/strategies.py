@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from framework_compare.errors import StudyError
@@ -69,6 +69,11 @@ class Strategy:
         """JSON for the study file, with the name under "name"."""
         return {"name": self.name}
 
+    @classmethod
+    def from_dict(cls, document: Document) -> Strategy:
+        """Return the strategy that `to_dict` stored."""
+        return cls()
+
 
 @dataclasses.dataclass(frozen=True)
 class Product(Strategy):
@@ -80,6 +85,10 @@ class Product(Strategy):
 
     def to_dict(self) -> Fields:
         return {**super().to_dict(), **({"sample_s": self.sample_s} if self.sample_s else {})}
+
+    @classmethod
+    def from_dict(cls, document: Document) -> Product:
+        return cls(float(document.get("sample_s", 0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,13 +240,9 @@ def _blocks(rivals: Sequence[Cell], progress: Progress, reference: str) -> list[
 def of_settings(settings: Document, path: object = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
-    made: dict[str, Callable[[Document], Strategy]] = {
-        Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
-        Growth.name: Growth.from_dict,
-        Budget.name: Budget.from_dict,
-    }
+    kinds: dict[str, type[Strategy]] = {kind.name: kind for kind in (Product, Growth, Budget)}
     try:
-        return made[document["name"]](document)
+        return kinds[document["name"]].from_dict(document)
     except (AttributeError, KeyError, TypeError) as error:
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 

@@ -160,10 +160,11 @@ class Study:
             return group
         paces = self.store.paces(group[0][2])
         anchor = schedules.anchor(group, paces, self.options.across_models, self.strategy.reference)
-        if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
+        if anchor and (added := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
             labels = ", ".join(cell.label for _, cell, _ in group)
             self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
-            return found
+            run_id, block = added
+            return [(run_id, anchor, block), *((one, cell, block) for one, cell, _ in group)]
         return group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:

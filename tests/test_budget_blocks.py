@@ -85,7 +85,7 @@ def test_ratios_and_half_widths_are_of_the_reference_that_is_named():
     fast = now._replace(half_widths={fastest: 0.2, reference: 0.01, slow: 0.01})
     assert list(Budget(1000, 0.05, 1, reference="y").next(fast)) == [reference, fastest]
     budget = Budget(1000, 0.05, 1, "y")
-    assert of_settings({"strategy": budget.to_dict()}) == budget
+    assert of_settings({"strategy": budget.to_dict()}, "s") == budget
     rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name, "status": "ok"} for name in ("x", "y", "z")]
     blocks = BlockTimes({0: {0: 1.0, 1: 1.0, 2: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
     named, fastest = (to_reference(rows, blocks, to) for to in ("y", ""))

@@ -61,7 +61,7 @@ class ToReference(NamedTuple):
     slowness: float
 
 
-def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, ToReference]:
+def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str) -> dict[int, ToReference]:
     """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
 
     A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.

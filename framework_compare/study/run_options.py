@@ -119,7 +119,7 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
     return seconds("sample", sample)
 
 
-def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
+def check_whole_runs(cells: Sequence[Cell], what: str) -> None:
     """UsageError for cells of which a part of an epoch would say nothing."""
     for cell in cells:
         if searches.is_search(cell.model):

@@ -237,7 +237,7 @@ def _blocks(rivals: Sequence[Cell], progress: Progress, reference: str) -> list[
     return [(True, [first, *near])] * bool(near or not far) + [(False, [first, *far])] * bool(far)
 
 
-def of_settings(settings: Document, path: object = "the study") -> Strategy:
+def of_settings(settings: Document, path: object) -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
     kinds: dict[str, type[Strategy]] = {kind.name: kind for kind in (Product, Growth, Budget)}

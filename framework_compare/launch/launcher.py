@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import math
 import os
@@ -142,7 +141,7 @@ class WorkerRun:
 
     def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path, on_event: OnEvent) -> None:
         self.spec, self.holder, self.temporary, self._on_event = spec, holder, temporary, on_event
-        self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self.started_at = schema.now()
         self.began, self.began_cpu_s = time.monotonic(), time.process_time()
         self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()

@@ -25,15 +25,19 @@ class Progress(NamedTuple):
     """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
     half_widths: the larger half-width of its ratio to the reference of its competitors, as a share; a cell without, or
-    with one over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs. slowness: its mean time
-    over that of the reference, where both have been measured.
+    with one over fewer than LEAST_RUNS blocks, is not in it. slowness: its mean time over that of the reference, where
+    both have been measured.
     """
 
     outcomes: Outcomes
     wall_s: WallSeconds
-    half_widths: Mapping[Cell, float]
-    spent_s: float
+    half_widths: Mapping[Cell, float] = {}
     slowness: Mapping[Cell, float] = {}
+
+    @property
+    def spent_s(self) -> float:
+        """Wall seconds of all runs."""
+        return sum(map(sum, self.wall_s.values()))
 
 
 class Strategy:

@@ -115,9 +115,9 @@ class Study:
 
     def _progress(self) -> Progress:
         """Return the progress, with how sure ratios are and how slow cells if a strategy adds blocks by these."""
-        outcomes, spent_s = self.store.outcomes(), self._spent_s()
+        outcomes = self.store.outcomes()
         if not self.strategy.adds_blocks:
-            return Progress(outcomes, self._wall_s, {}, spent_s)
+            return Progress(outcomes, self._wall_s)
         cells = [cell for _, cell in self.store.cells()]
         ends = ("ok" if {*outcomes[cell]} == {"ok"} else "failed" for cell in cells)
         rows = [{**verdicts.row_of(cell), "status": end} for cell, end in zip(cells, ends)]
@@ -126,7 +126,7 @@ class Study:
         ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}
         half_widths = {cell: ratio.half_width for cell, ratio in ratios.items() if ratio.half_width is not None}
         slowness = {cell: one.slowness for cell, one in beside.items()}
-        return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
+        return Progress(outcomes, self._wall_s, half_widths, slowness)
 
     def _spent_s(self) -> float:
         return sum(map(sum, self._wall_s.values()))

@@ -36,22 +36,16 @@ class BudgetOutcome:
     sentence: str
 
 
-def under_budget(settings: Document) -> bool:
-    """Return whether a study with these settings adds runs until its ratios are sure."""
+def stored_budget(settings: Document) -> Document:
+    """Return the budget of a study that adds runs until its ratios are sure, as its settings have it; {} without one."""
     strategy = settings.get("strategy")
-    return isinstance(strategy, dict) and strategy.get("name") == "budget"
+    return strategy if isinstance(strategy, dict) and strategy.get("name") == "budget" else {}
 
 
-def columns(settings: Document) -> Fields:
-    """BUDGET of every cell of a study with these settings, without its half-width; None without a budget."""
-    strategy = settings["strategy"] if under_budget(settings) else {}
-    values = {name: strategy.get(key) for name, key in _STORED.items()}
+def columns(budget: Document) -> Fields:
+    """BUDGET of every cell of a study with this budget, without its half-width; None without a budget."""
+    values = {name: budget.get(key) for name, key in _STORED.items()}
     return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
-
-
-def reference(settings: Document) -> str:
-    """Return the framework whose ratios the budget of a study with these settings narrows; "" for the fastest."""
-    return str(settings["strategy"].get("reference", "")) if under_budget(settings) else ""
 
 
 class ToReference(NamedTuple):
@@ -65,7 +59,7 @@ def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str) -> dict
     """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
 
     A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.
-    cells: rows of the cell frame. to: as for `reference`.
+    cells: rows of the cell frame. to: the framework that is the reference; "": the fastest.
     """
     times = {
         place: geometric_mean([*blocks[place].values()], looked=blocks.looked)

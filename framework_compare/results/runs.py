@@ -34,7 +34,7 @@ def read_runs(store: Store) -> list[Row]:
 
 
 def _runs(store: Store, which: str, values: Sequence[object] = ()) -> list[Row]:
-    names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
+    names, rows = store.table(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
     sound_rows = []
     for row in rows:
         try:
@@ -63,7 +63,7 @@ def whole_table(store: Store, table: str, order: str = "rowid") -> Lists:
 
 def _sound_columns(store: Store, table: str, names: Sequence[str], which: str, values: Sequence[object] = ()) -> Lists:
     """Stored columns of a record without invalid rows; the store counts those."""
-    _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE {which}", values)
+    rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE {which}", values)
     columns = dict(zip(names, zip(*rows))) if rows else dict.fromkeys(names, ())
     faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
@@ -88,7 +88,7 @@ def refresh_figures(store: Store) -> None:
 
 def _keep_figures(store: Store, cells: str, values: Sequence[object]) -> None:
     figures = {}
-    for (cell_id,) in store.select(cells, values)[1]:
+    for (cell_id,) in store.select(cells, values):
         rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]
         if rows:
             figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
@@ -117,7 +117,7 @@ def read_modes(store: Store) -> dict[str, Modes]:
     """Return the modes of each framework's runs that are ok."""
     rows = store.select(
         "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
-    )[1]
+    )
     found: dict[str, Modes] = {}
     for framework, text in rows:
         settings = json.loads(text)

@@ -180,7 +180,7 @@ def check_same_environment(store: Store, label: str, now: Document) -> None:
     # one that serves GPUs only has no word in runs on others, nor they in it
     devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
-    if before is None or not store.select(finished, (framework,))[1][0][0]:
+    if before is None or not store.select(finished, (framework,))[0][0]:
         return
     packages = _named(before, framework), _named(now, framework)
     changes = _differences(*packages, sorted({**packages[0], **packages[1]}))

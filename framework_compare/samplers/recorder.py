@@ -11,7 +11,15 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
 from framework_compare.samplers import energy as metering
-from framework_compare.samplers.disturbance import SLOW_EVERY_NS, CoreCounter, DisturbanceLog, Shares, SlowCounters
+from framework_compare.samplers.disturbance import (
+    SLOW_EVERY_NS,
+    CoreCounter,
+    Cores,
+    Counters,
+    DisturbanceLog,
+    Shares,
+    SlowCounters,
+)
 from framework_compare.samplers.nvml import GPU, GpuGroup, NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
@@ -154,7 +162,7 @@ class Recorder:
         reading = watched.reading = self._tree.read()
         if reading is None:
             return False
-        self._count(watched, cores, reading.spent_ns)
+        watched.cores, watched.counters = self._count(cores, reading.spent_ns)
         self.peak_rss_bytes = max(self.peak_rss_bytes or 0, reading.rss_bytes)
         return True
 
@@ -169,22 +177,22 @@ class Recorder:
         if self._read(watched, cores):
             _readings(samplers)
 
-    def _count(self, watched: Watched, cores: Optional[CoreCounter], worker_ns: int) -> None:
-        """Read the cores for the samplers of this tick, and for the log of disturbances."""
-        watched.cores = watched.counters = None
-        if cores is None:
-            return
+    def _count(self, cores: Optional[CoreCounter], worker_ns: int) -> Tuple[Optional[Cores], Optional[Counters]]:
+        """Read the cores, and log that for disturbances; None where they cannot be read."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            watched.cores, watched.counters = cores.counters(worker_ns)
-            self._disturbance.add(watched.counters)
+            if cores:
+                found = cores.counters(worker_ns)
+                self._disturbance.add(found[1])
+                return found
+        return None, None
 
     def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:
-        """The same for the log alone, as an epoch begins or ends."""
+        """Log the cores, and what changes slowly, as an epoch begins or ends."""
         now_ns = time.monotonic_ns()
         if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
             worker_ns = self._tree.spent_ns()
             if worker_ns is not None:  # what a worker that has ended used last would count as others'
-                self._count(Watched(self._tree), cores, worker_ns)
+                self._count(cores, worker_ns)
             self._disturbance.add_slow(now_ns, *slow.read())
 
     def _meter(self, stack: ExitStack) -> None:

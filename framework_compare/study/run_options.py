@@ -53,7 +53,6 @@ def run_options(
 
     given: those of STORED. A disturbance_threshold of None is the host's own.
     """
-    check_hz(given.get("sampling_hz", RunOptions.sampling_hz))
     interpreters = by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
@@ -61,12 +60,13 @@ def run_options(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
     options = RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, **given)
+    check_hz(options.sampling_hz)
     check_name("verify", options.verify, MODES)
     check_flag("profile", options.profile)
     check_name("schedule", options.schedule, schedules.SCHEDULES)
     check_flag("across_models", options.across_models)
     check_count("retries_when_disturbed", options.retries_when_disturbed, 0, most=MOST_REPEATS)
-    return dataclasses.replace(options, disturbance_threshold=_threshold(given.get("disturbance_threshold", THRESHOLD)))
+    return dataclasses.replace(options, disturbance_threshold=_threshold(options.disturbance_threshold))
 
 
 def _threshold(given: float | None) -> float:

@@ -153,9 +153,9 @@ class Store:
         return {cell: pace for cell, (pace,) in self._by_cell(seconds, which, (block,)).items()}
 
     def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> tuple[int, int] | None:
-        """Move runs into a block of their own, behind one more run of this cell; None where one is a repeat, and stays.
+        """Move runs into a block of their own, behind one more run of this cell; return its run_id and the block's number.
 
-        Return the run_id of that run and the number of the block.
+        Where one of the runs is a repeat, none is moved, and None is returned.
         """
         which = f"WHERE run_id IN ({marks(run_ids)})"
         if self.select(f"SELECT 1 FROM run {which} AND retry_of IS NOT NULL", run_ids):

@@ -64,7 +64,9 @@ def values(condition: Document) -> tuple[object, ...]:
 
 
 def values_of(*names: str) -> Callable[[Record], tuple[object, ...]]:
-    """Return a function from a record to two columns or more, None for NaN: what cells are grouped by."""
+    """Return a function from a record to these columns, None for NaN: what cells are grouped by."""
+    if len(names) < 2:  # of which attrgetter makes no tuple
+        return lambda cell: values({name: getattr(cell, name) for name in names})
     read = operator.attrgetter(*names)
     return lambda cell: tuple(None if value != value else value for value in read(cell))
 

@@ -63,8 +63,8 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     Of a turn of one model and data set, runs of another node, or of another duel, than most are in a block of their own,
     whose number is above all turns: no ratio is taken of runs of two nodes, nor of turns that two sets of workers took.
     """
-    planned: dict[int | None, int] = {run["run_id"]: run["repeat"] for run in runs}
-    turns: dict[int, int] = {run["run_id"]: planned.get(run["retry_of"], run["repeat"]) for run in runs}
+    planned = {run["run_id"]: run["repeat"] for run in runs}
+    turns = {run["run_id"]: planned[run["retry_of"] if run["retry_of"] in planned else run["run_id"]] for run in runs}
     last = max(turns.values(), default=0)
     found = {}
     for rivals in _rivals(runs, turns):

@@ -128,9 +128,7 @@ def sweep(folder, samples=100):
         fill(parts.result_path(folder, number), planned.cells, run, machine, settings)
     found.update({step: measured(step, folder) for step in ("absorb", "markdown")})
     with Store.open(folder) as store:
-        stored = {
-            name: store.select(f"SELECT count(*) FROM {name}")[1][0][0] for name in ("cell", "part", "run", "epoch")
-        }
+        stored = {name: store.select(f"SELECT count(*) FROM {name}")[0][0] for name in ("cell", "part", "run", "epoch")}
     return {**stored, "file_bytes": (folder / FILE).stat().st_size, **found}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 from framework_compare.comparison import Comparison
 from framework_compare.datasets.own import OwnData
 from framework_compare.datasets.resolve import own_data
-from framework_compare.errors import UsageError
+from framework_compare.errors import UsageError, check_name
 from framework_compare.forecast import Forecast, forecast
 from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.graph.imported_model import ImportedModel
@@ -25,7 +25,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import Models, Names, Plan
 from framework_compare.protocol import Fields
-from framework_compare.results.verdicts import check_mode
+from framework_compare.results.verdicts import MODES
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import names, opening, parity_backfill, schedules, strategies, study_toml
@@ -273,7 +273,7 @@ def resume(
     """
     watcher, statuses = watcher or default_watcher(), check_retry(retry)
     folder = _registered(study)
-    given, mode = check_limits(**limits), None if verify is None else check_mode(verify)
+    given, mode = check_limits(**limits), None if verify is None else check_name("verify", verify, MODES)
     with Store.open(folder, readonly=False) as store:
         absorb_parts(store, watcher.say)
         if executor is None:

@@ -379,7 +379,7 @@ class _Search:
 def _peaks(comparison: Comparison) -> dict[int, dict[int, float]]:
     """Peak memory of each run that counts, in bytes, by place of its cell and block."""
     with Store.open(comparison.folder) as store:
-        peaks = dict(store.select("SELECT run_id, peak_rss_bytes FROM run WHERE peak_rss_bytes > 0")[1])
+        peaks = dict(store.select("SELECT run_id, peak_rss_bytes FROM run WHERE peak_rss_bytes > 0"))
     found: dict[int, dict[int, float]] = {}
     for run in comparison.runs.itertuples():
         if run.counts and run.status == "ok" and run.run_id in peaks:

@@ -89,7 +89,7 @@ class Comparison:
     @functools.cached_property
     def block_times(self) -> BlockTimes:
         """Epoch seconds by cell and block, and ratios of them with intervals."""
-        return block_seconds(self.epochs, looked=precision.under_budget(self.settings))
+        return block_seconds(self.epochs, looked=bool(precision.stored_budget(self.settings)))
 
     @functools.cached_property
     def slices(self) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def test_paths_users_hosts_and_addresses_are_replaced_and_listed(tmp_path, clean
         "login07: /scratch/tmp/x.bin is slow <b>; ask alice@example.org or https://git.intern/wiki, 10.1.2.3 for ALICE"
     )
     with Store.open(folder, readonly=False) as store:
-        (first, *_) = [row[0] for row in store.select("SELECT run_id FROM run")[1]]
+        (first, *_) = [row[0] for row in store.select("SELECT run_id FROM run")]
         store.select("SELECT 1")
         store._connection.execute("UPDATE run SET warnings = ? WHERE run_id = ?", (json.dumps([warning]), first))
         store._connection.execute("UPDATE run SET log_tail = '/home/alice/x', log_path = 'logs/alice' WHERE run_id = 2")

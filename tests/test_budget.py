@@ -61,7 +61,7 @@ def test_samples_are_as_long_as_the_budget_allows_and_two_runs_are_not_sure():
     assert strategies.Budget.of(86400, 0.05, 1, False).sample_s == strategies.LONGEST_SAMPLE_S
     assert strategies.Budget.of(86400, 0.05, 1, True).sample_s == strategies.LONGEST_SAMPLE_IN_TURNS_S
     budget = strategies.Budget.of(600, 0.05, 20, True)
-    assert strategies.of_settings({"strategy": budget.to_dict()}) == budget
+    assert strategies.of_settings({"strategy": budget.to_dict()}, "s") == budget
     outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
     assert not outcome.within and outcome.unsure == ("f0 same ±1.0 % over 2 blocks",)
 

@@ -14,10 +14,10 @@ def cells(*frameworks, models=("a",)):
     return [Cell(name, model, "d", "cpu", TrainConfig()) for model in models for name in frameworks]
 
 
-def progress(planned, half_widths, runs=LEAST_RUNS, wall_s=10.0, spent_s=0.0, status="ok"):
+def progress(planned, half_widths, runs=LEAST_RUNS, wall_s=10.0, status="ok"):
     known = {cell: arm for cell, arm in zip(planned, half_widths) if arm is not None}
     outcomes = {cell: [status] * runs for cell in planned}
-    return Progress(outcomes, {cell: [wall_s] * runs for cell in planned}, known, spent_s)
+    return Progress(outcomes, {cell: [wall_s] * runs for cell in planned}, known)
 
 
 def test_the_next_block_is_the_one_that_is_likely_to_make_a_cell_sure_soonest():
@@ -46,10 +46,10 @@ def test_cells_of_the_fewest_runs_come_first():
 
 def test_a_block_that_does_not_fit_and_a_cell_that_failed_give_way():
     planned = cells("x", "y", models=("a", "b"))
-    now = progress(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)
+    now = progress(planned, [0.5, 0.5, 0.1, 0.1])
     long = now._replace(wall_s={**now.wall_s, planned[0]: [60.0]})
-    assert list(Budget(100, 0.05, 1).next(long)) == planned[2:]
-    assert list(Budget(75, 0.05, 1).next(long)) == []
+    assert list(Budget(long.spent_s + 30, 0.05, 1).next(long)) == planned[2:]
+    assert list(Budget(long.spent_s + 5, 0.05, 1).next(long)) == []
     planned = cells("x", "y")
     now = progress(planned, [0.5, 0.5])
     failed = now._replace(outcomes={**now.outcomes, planned[0]: ["ok", "crashed"]})
@@ -85,7 +85,7 @@ def test_ratios_and_half_widths_are_of_the_reference_that_is_named():
     fast = now._replace(half_widths={fastest: 0.2, reference: 0.01, slow: 0.01})
     assert list(Budget(1000, 0.05, 1, reference="y").next(fast)) == [reference, fastest]
     budget = Budget(1000, 0.05, 1, "y")
-    assert of_settings({"strategy": budget.to_dict()}) == budget
+    assert of_settings({"strategy": budget.to_dict()}, "s") == budget
     rows = [{**dict.fromkeys(IDENTITY, ""), "framework": name, "status": "ok"} for name in ("x", "y", "z")]
     blocks = BlockTimes({0: {0: 1.0, 1: 1.0, 2: 1.0}, 1: {0: 2.0, 1: 2.2, 2: 2.1}, 2: {0: 3.0, 1: 3.3, 2: 3.15}})
     named, fastest = (to_reference(rows, blocks, to) for to in ("y", ""))

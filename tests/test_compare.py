@@ -47,7 +47,7 @@ def test_a_study_is_loaded_as_it_was_and_keeps_all_but_initial_weights(trained):
     listing = json.loads(Path(job["images"]).read_text())
     assert listing["classes"] == ["fire", "smoke", "no_fire"] and len(listing["paths"]) == 13
     with Store.open(trained.folder) as store:
-        gauges = json.loads(store.select("SELECT gauges FROM run")[1][0][0])
+        gauges = json.loads(store.select("SELECT gauges FROM run")[0][0])
     assert set(gauges) == {"host_energy", "load", "parent"}
     assert gauges["load"]["before"] >= 0
     assert bool(gauges["host_energy"]["source"]) != bool(gauges["host_energy"]["reason"])

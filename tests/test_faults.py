@@ -82,7 +82,7 @@ def pids(folder: Path) -> "list[int]":
 
 def row_of(result: Any, number: int) -> Dict[str, Any]:
     with Store.open(result.folder) as store:
-        names, rows = store.select("SELECT * FROM run ORDER BY run_id")
+        names, rows = store.table("SELECT * FROM run ORDER BY run_id")
     return dict(zip(names, rows[number]))
 
 

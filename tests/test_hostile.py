@@ -124,8 +124,8 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
     done = with_files_of_at_most(500_000, code, tmp_path / "study")
     assert f"{FILE} cannot be used" in done.stdout, done.stderr
     with Store.open(tmp_path / "study", readonly=False) as store:
-        assert store.select("SELECT status, reason FROM run ORDER BY run_id")[1] == [("ok", "kept"), ("planned", "")]
-        assert store.select("PRAGMA integrity_check")[1] == [("ok",)]
+        assert store.select("SELECT status, reason FROM run ORDER BY run_id") == [("ok", "kept"), ("planned", "")]
+        assert store.select("PRAGMA integrity_check") == [("ok",)]
 
 
 def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp_path):

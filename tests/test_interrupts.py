@@ -67,7 +67,7 @@ class Parent:
         while time.monotonic() < give_up and self.process.poll() is None:
             try:
                 with Store.open(self.study) as store:
-                    if store.select(query)[1]:
+                    if store.select(query):
                         return
             except Exception:
                 pass
@@ -96,7 +96,7 @@ def epochs_of(study: Path) -> "list[int]":
 
 def statuses(study: Path) -> "list[tuple[int, str]]":
     with Store.open(study) as store:
-        return store.select("SELECT run_id, status FROM run ORDER BY run_id")[1]
+        return store.select("SELECT run_id, status FROM run ORDER BY run_id")
 
 
 # SIGTERM is taken as Ctrl-C is: by day the tests of a starting program, of a sweep and of a last cell send it.
@@ -111,8 +111,8 @@ def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
     assert "stopped; measured epochs are stored in" in told and "Traceback" not in told
     assert [status for _, status in statuses(tmp_path / "study")] == ["ok", "interrupted", "planned"]
     with Store.open(tmp_path / "study") as store:
-        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1][0][0] >= 1
-        told = store.select("SELECT died_in, reason FROM run WHERE run_id = 2")[1]
+        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[0][0] >= 1
+        told = store.select("SELECT died_in, reason FROM run WHERE run_id = 2")
     assert told == [("epochs", "stopped by the user")]
     assert not left(tmp_path / "study", within_s=0)
 
@@ -241,15 +241,15 @@ def check_whole(study: Path) -> None:
 
 def outcomes(study: Path) -> dict:
     with Store.open(study) as store:
-        rows = store.select("SELECT run_id, status, started_at, wall_s, reason FROM run")[1]
-        epochs = dict(store.select("SELECT run_id, count(*) FROM epoch GROUP BY run_id")[1])
+        rows = store.select("SELECT run_id, status, started_at, wall_s, reason FROM run")
+        epochs = dict(store.select("SELECT run_id, count(*) FROM epoch GROUP BY run_id"))
     return {row[0]: (*row, epochs.get(row[0], 0)) for row in rows}
 
 
 def check_done(study: Path, sizes: int) -> None:
     with Store.open(study) as store:
-        cells = store.select("SELECT framework, model, dataset, device, config FROM cell")[1]
-        planned = store.select("SELECT cell_id, count(*) FROM run GROUP BY cell_id")[1]
+        cells = store.select("SELECT framework, model, dataset, device, config FROM cell")
+        planned = store.select("SELECT cell_id, count(*) FROM run GROUP BY cell_id")
     assert len(cells) == len(set(cells)) == 3 * sizes and [count for _, count in planned] == [1] * 3 * sizes
     found = outcomes(study)
     assert sorted(row[1] for row in found.values()) == ["crashed"] * sizes + ["failed"] * sizes + ["ok"] * sizes

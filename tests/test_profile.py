@@ -101,7 +101,7 @@ def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, images, tmp_pat
 
 def stored_warnings(study: Comparison) -> str:
     with Store.open(study.folder) as store:
-        return store.select("SELECT warnings FROM run")[1][0][0]
+        return store.select("SELECT warnings FROM run")[0][0]
 
 
 def test_hostile_names_are_kept_short_and_printable(faulty, images, tmp_path):

@@ -156,5 +156,5 @@ def test_gpus_are_read_as_one():
 
     group = GpuGroup({0: Gpu(0), 1: Gpu(1)})
     assert group.read() == GpuReading(25.0, 20, 200.0, None, 41.0, 999.0, 1)
-    assert {name: read() for name, read in group.meters().items()} == {"gpu-0": 0.0, "gpu-1": 1.0}
+    assert {meter.device: meter.read() for meter in group.meters()} == {"gpu-0": 0.0, "gpu-1": 1.0}
     assert group.warnings() == ["GPU 1: busy"] and group.facts()["devices"]["1"] == {"name": "GPU 1"}

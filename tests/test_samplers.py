@@ -1,5 +1,6 @@
 """The process tree sampler: on real processes, and on such whose every reading is written down."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -217,15 +218,15 @@ class ScriptedTree:
     def __call__(self, pid):
         if self.script[pid][self.tick] is None:
             raise ProcessLookupError(pid)
-        return SimpleNamespace(pid=pid, usage=lambda: self._usage(pid), close=lambda: None)
+        children = functools.partial(self._children, pid)
+        return SimpleNamespace(pid=pid, usage=lambda: self._usage(pid), children=children, close=lambda: None)
 
     def _usage(self, pid):
         cpu_s = self.script[pid][self.tick]
         return None if cpu_s is None else Usage(round(cpu_s * 1e9), 1 << 20, 1)
 
-    def children_of(self, processes, *, thorough):
-        pids = [pid for process in processes for pid in self.parents.get(process.pid, ())]
-        return [pid for pid in pids if self.script[pid][self.tick] is not None]
+    def _children(self, pid, *, thorough):
+        return [child for child in self.parents.get(pid, ()) if self.script[child][self.tick] is not None]
 
 
 @pytest.mark.parametrize(

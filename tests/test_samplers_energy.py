@@ -12,7 +12,8 @@ from processes import wait_until
 
 from framework_compare.records import Energy, Sample
 from framework_compare.samplers import energy as energy_module
-from framework_compare.samplers.energy import EnergyRecorder, GpuMeter, find_packages, integrate_power
+from framework_compare.samplers.energy import EnergyRecorder, find_packages, integrate_power
+from framework_compare.samplers.nvml import GpuMeter
 from framework_compare.samplers.recorder import Recorder, open_gpu
 
 SECOND = 1_000_000_000
@@ -171,7 +172,7 @@ def test_a_recorder_reads_the_host_where_it_can(process, monkeypatch, tmp_path):
 def test_a_device_without_a_driver_is_told_and_reads_nothing(process):
     if os.path.exists("/dev/nvidia0"):
         pytest.skip("an NVIDIA driver is here; run this on a machine without one")
-    with Recorder(process.pid, hz=20, device="cuda:7") as recorder:
+    with open_gpu("cuda:7", 20) as gpu, Recorder(process.pid, hz=20, gpu=gpu) as recorder:
         wait_until(recorder.samples, "a sample")
     assert recorder.gauges()["gpu"]["reason"].startswith("no readings of GPU 7: ")
     assert recorder.gauges()["gpu"]["energy_source"] is None

@@ -13,7 +13,7 @@ from recorded_nvml import RecordedNvml
 
 from framework_compare.errors import UsageError
 from framework_compare.samplers.gpu_users import BY_DIFFERENCE, BY_PROCESS, IDLE_BYTES, GpuProcess, GpuUsers
-from framework_compare.samplers.nvml import GpuReading, NvmlSampler, describe_gpus, find_handle, gpu_index
+from framework_compare.samplers.nvml import GpuReading, NvmlSampler, describe_gpus, find_handle, gpu_indices
 from framework_compare.samplers.throttle import words
 
 OURS = SimpleNamespace(pid=100_000_002, usedGpuMemory=1 << 30)
@@ -146,13 +146,11 @@ def test_hidden_gpu_reads_none(monkeypatch):
             assert gpu.read() == GpuReading() and "CUDA_VISIBLE_DEVICES" in gpu.reason
 
 
-@pytest.mark.parametrize(
-    "device, index", [("cpu", None), ("mps", None), ("gpu", 0), ("cuda", 0), ("cuda:3", 3), ("gpu:1", 1)]
-)
-def test_gpu_number_of_a_device(device, index):
-    assert gpu_index(device) == index
+@pytest.mark.parametrize("device, numbers", [("cpu", ()), ("mps", ()), ("cuda", (0,)), ("cuda:3", (3,))])
+def test_gpu_numbers_of_a_device(device, numbers):
+    assert gpu_indices(device) == numbers
     with pytest.raises(UsageError, match="cuda:<number>"):
-        gpu_index("cuda:first")
+        gpu_indices("cuda:first")
 
 
 def test_recorded_machine_describes_its_gpus():

@@ -22,7 +22,7 @@ from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
 from framework_compare.samplers.disturbance import parse_cores
 from framework_compare.samplers.process import ProcessTreeSampler
-from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
+from framework_compare.samplers.recorder import Recorder, SampleLog, check_hz, next_tick_ns
 from framework_compare.samplers.samplers import (
     COLUMNS,
     SAMPLERS,
@@ -87,7 +87,7 @@ def test_rate_zero_takes_no_samples_and_one_out_of_bounds_is_refused(process):
     assert recorder.samples() == ()
     for hz in (-1, 1e-300, 1000, float("nan"), True):
         with pytest.raises(UsageError, match="0 .off., or 0.01 to 100"):
-            Recorder(os.getpid(), hz=hz)
+            check_hz(hz)
 
 
 def test_missed_ticks_are_skipped_and_the_grid_kept():

@@ -72,18 +72,18 @@ def results(folder):
             " FROM run JOIN cell USING (cell_id) LEFT JOIN epoch USING (run_id) GROUP BY run_id"
             " ORDER BY framework, model, config, repeat"
         )
-        return store.select(query)[1]
+        return store.select(query)
 
 
 def statuses(folder):
     with Store.open(folder) as store:
-        return [status for (status,) in store.select("SELECT status FROM run")[1]]
+        return [status for (status,) in store.select("SELECT status FROM run")]
 
 
 def is_sound(folder):
     with Store.open(folder) as store:
-        once = store.select("SELECT count(*), count(DISTINCT cell_id || '-' || repeat) FROM run")[1][0]
-        return store.select("PRAGMA integrity_check")[1] == [("ok",)] and once[0] == once[1]
+        once = store.select("SELECT count(*), count(DISTINCT cell_id || '-' || repeat) FROM run")[0]
+        return store.select("PRAGMA integrity_check") == [("ok",)] and once[0] == once[1]
 
 
 def processes(folder):

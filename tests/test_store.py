@@ -14,13 +14,13 @@ from framework_compare.store.study_file import Store
 
 def rows(store, table):
     names = [field.name for field in dataclasses.fields(CHILDREN[table])]
-    return store.select(f"SELECT run_id, {', '.join(names)} FROM {table}")[1]
+    return store.select(f"SELECT run_id, {', '.join(names)} FROM {table}")
 
 
 def test_every_planned_run_is_there_before_the_first_starts_and_cells_are_interleaved(tmp_path):
     with create(tmp_path / "study", repeats=2) as store:
         assert [(cell, repeat) for _, cell, repeat in store.plan()] == [(c, n) for n in (1, 2) for c in (TORCH, PADDLE)]
-        assert store.select("SELECT DISTINCT status FROM run")[1] == [("planned",)]
+        assert store.select("SELECT DISTINCT status FROM run") == [("planned",)]
 
 
 def test_any_folder_name_will_do_and_a_plan_has_configs_to_the_last_digit(tmp_path):
@@ -40,14 +40,14 @@ def test_a_run_of_any_outcome_is_recorded_and_only_an_interrupted_one_is_done_ag
             assert [run_id for run_id, _, _ in store.plan()] == [1, 2]
             store.record(1, Run(status, reason="why"))
             assert (1 in [run_id for run_id, _, _ in store.plan()]) == (status == "interrupted")
-            assert store.select("SELECT status, reason FROM run WHERE run_id = 1")[1] == [(status, "why")]
+            assert store.select("SELECT status, reason FROM run WHERE run_id = 1") == [(status, "why")]
 
 
 def test_every_field_of_a_run_is_stored(tmp_path):
     with create(tmp_path) as store:
         store.record(1, RUN)
     with Store.open(tmp_path) as store:
-        names, found = store.select("SELECT * FROM run WHERE run_id = 1")
+        names, found = store.table("SELECT * FROM run WHERE run_id = 1")
         run = dict(zip(names, found[0]))
         assert run["settings"] == '{"layout": "NHWC", "threads": [1, 2]}'
         assert run["warnings"] == '["first", "second"]'
@@ -76,7 +76,7 @@ def test_a_run_is_recorded_whole_or_not_at_all(tmp_path):
         with pytest.raises(StudyError, match=FILE):
             store.record(1, twice)
         assert rows(store, "phase") == []
-        assert store.select("SELECT status FROM run WHERE run_id = 1")[1] == [("planned",)]
+        assert store.select("SELECT status FROM run WHERE run_id = 1") == [("planned",)]
         store.record(1, RUN)
 
 
@@ -84,16 +84,16 @@ def test_an_hour_of_samples_at_10_hz_is_recorded(tmp_path):
     samples = tuple(Sample(n * SECOND // 10, 100.0, n, 11) for n in range(36_000))
     with create(tmp_path) as store:
         store.record(1, dataclasses.replace(RUN, samples=samples))
-        assert store.select("SELECT count(*), max(rss_bytes) FROM sample")[1] == [(36_000, 35_999)]
+        assert store.select("SELECT count(*), max(rss_bytes) FROM sample") == [(36_000, 35_999)]
 
 
 def test_what_is_no_text_or_number_is_stored_as_well_as_can_be(tmp_path):
     epoch = dataclasses.replace(RUN.epochs[0], loss=float("nan"))
     with create(tmp_path) as store, pytest.raises(StudyError, match="no run 99"):
         store.record(1, Run("failed", reason="half \ud800 of a pair, \x00 and \x1b[31m"))
-        assert store.select("SELECT reason FROM run WHERE run_id = 1")[1] == [("half ? of a pair, \x00 and \x1b[31m",)]
+        assert store.select("SELECT reason FROM run WHERE run_id = 1") == [("half ? of a pair, \x00 and \x1b[31m",)]
         store.record(1, dataclasses.replace(RUN, status="diverged", epochs=(epoch,)))
-        assert store.select("SELECT loss FROM epoch")[1] == [(None,)]
+        assert store.select("SELECT loss FROM epoch") == [(None,)]
         store.begin(99)
 
 

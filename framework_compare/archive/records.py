@@ -41,7 +41,7 @@ def of_study(folder: Path) -> Fields:
 
 
 def _table(store: Store, name: str) -> dict[str, list[JSON]]:
-    names, rows = store.select(f"SELECT * FROM {name} ORDER BY {_ORDER.get(name, 'rowid')}")
+    names, rows = store.table(f"SELECT * FROM {name} ORDER BY {_ORDER.get(name, 'rowid')}")
     columns = {column: list(values) for column, values in zip(names, zip(*rows))}
     for column in _DOCUMENTS.get(name, ()):
         if column in columns:
@@ -120,7 +120,7 @@ def _check_sound(folder: Path) -> None:
             read_runs(store)
             for table in CHILDREN:
                 whole_table(store, table)
-            orphans = store.select("PRAGMA foreign_key_check")[1]
+            orphans = store.select("PRAGMA foreign_key_check")
             damage = dict(store.damage)
     except StudyError as error:
         sentence = str(error).replace(str(folder) + os.sep, "").replace(str(folder), "it")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pynvml
 
-from framework_compare.samplers.nvml import ask, find_handle, gpu_index, gpu_indices
+from framework_compare.samplers.nvml import ask, find_handle, gpu_indices
 
 Capability = tuple[int, int]
 
@@ -100,7 +100,8 @@ def look(device: str, *, nvml: ModuleType = pynvml) -> Gpu:
         remedy = "use device 'cpu', or a machine with an NVIDIA GPU and its driver"
         raise NoGpu(f"no NVIDIA driver responds here ({error})", remedy) from None
     try:
-        handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
+        index = next(iter(gpu_indices(device)), 0)
+        handle = find_handle(index, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         pair = ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
         capability = None if pair is None else (pair[0], pair[1])
         return Gpu(ask(nvml, "nvmlDeviceGetName", handle), capability, ask(nvml, "nvmlSystemGetDriverVersion"))

@@ -51,7 +51,6 @@ def spec_of(
         source=staging.stage(framework),
         folder=folder,
         job=dataclasses.replace(job, trainer=staging.trainer_target(framework)),
-        device=job.config.device,
         ranks=len(devices_of(job.config.device)) if framework.process_per_device else 1,
         managed=environment.managed,
         hz=hz,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import math
 import os
@@ -18,7 +17,7 @@ from typing import Callable, Collection, Dict, Iterator, List, Optional, Sequenc
 from framework_compare.errors import ProtocolError
 from framework_compare.events import TOLD_FAILURE, EventReader
 from framework_compare.launch import memory_limit, nodes
-from framework_compare.launch.disturbances import THRESHOLD, Span, marked, summary
+from framework_compare.launch.disturbances import Span, marked, summary
 from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
@@ -49,12 +48,15 @@ class WorkerSpec:
     source: Path  # staged worker side
     folder: Path  # of this run: job, log
     job: Job
-    device: str = "cpu"
-    ranks: int = 1  # processes that train together on a node
-    managed: bool = True  # a managed environment is kept from the user's site-packages
-    hz: float = 10.0
-    limits: Limits = Limits()
-    disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
+    ranks: int  # processes that train together on a node
+    managed: bool  # a managed environment is kept from the user's site-packages
+    hz: float
+    limits: Limits
+    disturbance_threshold: float  # of one core: an epoch in which others took more is marked
+
+    @property
+    def device(self) -> str:
+        return self.job.config.device
 
     @property
     def nodes(self) -> int:
@@ -139,7 +141,7 @@ class WorkerRun:
 
     def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path, on_event: OnEvent) -> None:
         self.spec, self.holder, self.temporary, self._on_event = spec, holder, temporary, on_event
-        self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self.started_at = schema.now()
         self.began, self.began_cpu_s = time.monotonic(), time.process_time()
         self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
@@ -196,7 +198,7 @@ class WorkerRun:
             )
         self.transcript.open["spawn"] = self.worker.started_ns
         self.holder.watch(self.worker.supervisor_pid)
-        self.recorder = enter(Recorder(*self.worker.pids, device=spec.device, hz=spec.hz, gpu=gpu))
+        self.recorder = enter(Recorder(*self.worker.pids, hz=spec.hz, gpu=gpu))
         self.shares = self.recorder.shares
         self.clock = Clock(spec.limits, spec.log)
 

@@ -107,14 +107,14 @@ class Clock:
         """The worker waits for its turn: no limit counts that."""
         self._paused, self._turn = time.monotonic(), None
 
-    def go_on(self, turn_s: float = math.inf, last: bool = False) -> None:
+    def go_on(self, turn_s: float, last: bool) -> None:
         """Start the clock of a turn, or of the end, of at most so many seconds."""
         if self._paused is not None:
             waited, self._paused = time.monotonic() - self._paused, None
             self._started, self._heard = self._started + waited, self._heard + waited
             self._phase_began += waited
         late = "it did not end within {:.0f} s of its last turn" if last else "its turn did not end within {:.0f} s"
-        self._turn = (time.monotonic() + turn_s, late.format(turn_s)) if turn_s < math.inf else None
+        self._turn = (time.monotonic() + turn_s, late.format(turn_s))
 
     def hear(self, phase: Optional[str]) -> None:
         """The worker sent an event, and is now in `phase`."""

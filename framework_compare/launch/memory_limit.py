@@ -166,20 +166,12 @@ def writable_groups(mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBER
     A group that holds processes hands no controller down ("no internal processes"), so that it is as a rule the parent
     of one's own, such as app.slice of a user's session.
     """
-    own = _own_group(mount, membership)
-    for folder in [] if own is None else [own, *own.parents]:
-        if mount not in (folder, *folder.parents):
-            return
+    if not (mount / "cgroup.controllers").exists():
+        return  # version 1, or a mixture of both
+    for folder in cgroup.folders("memory", mount, membership):
         controllers = cgroup.read(folder / "cgroup.subtree_control").split()
         if "memory" in controllers and all(os.access(p, os.W_OK) for p in (folder, folder / "cgroup.procs")):
             yield folder
-
-
-def _own_group(mount: Path, membership: Path) -> Optional[Path]:
-    if not (mount / "cgroup.controllers").exists():
-        return None  # version 1, or a mixture of both
-    lines = [line for line in cgroup.read(membership).splitlines() if line.startswith("0::")]
-    return mount / lines[0][3:].strip("/") if lines else None
 
 
 def kernel_kills() -> int:

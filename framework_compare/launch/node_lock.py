@@ -1,13 +1,13 @@
 """One timing at a time on a node: two that share a processor or a GPU slow each other."""
 
 import contextlib
-import fcntl
 import os
 import re
 import socket
-import time
 from pathlib import Path
 from typing import Callable, Iterator
+
+from filelock import FileLock, Timeout
 
 from framework_compare.paths import file_name, runtime_dir
 
@@ -29,27 +29,16 @@ def one_timing(say: Callable[[str], None] = lambda message: None) -> Iterator[No
     The lock is in a folder that no other user can enter, so nobody else can hold it. The kernel releases it when the
     process ends, however it does. A container with a runtime folder of its own does not see those outside.
     """
-    lock = os.open(runtime_dir() / f"framework-compare-{file_name(node())}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = FileLock(runtime_dir() / f"framework-compare-{file_name(node())}.lock", mode=0o600)
     try:
-        _acquire(lock, say)
-        with _announced():
-            if _others_announced():
-                say(OTHERS)
-            yield
-    finally:
-        os.close(lock)
-
-
-def _acquire(lock: int, say: Callable[[str], None]) -> None:
-    waited = False
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not waited:
-                say(WAITING)
-            waited = True
-            time.sleep(WAIT_S)
+        held = lock.acquire(timeout=0)
+    except Timeout:
+        say(WAITING)
+        held = lock.acquire(poll_interval=WAIT_S)
+    with held, _announced():
+        if _others_announced():
+            say(OTHERS)
+        yield
 
 
 @contextlib.contextmanager

@@ -215,6 +215,10 @@ def column(name: str) -> str:
     return SETTINGS[name].column or name
 
 
+# What they share, by column.
+OF_RIVALS = ("model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED))
+
+
 def fields(given: Document) -> Fields:
     """Settings by the fields of TrainConfig, from the names that users give them."""
     known = {column(name): name for name in SETTINGS}

@@ -70,14 +70,14 @@ def _read(folder: Path, reader: Callable[[Store], _Part], damage: dict[str, tupl
 
 
 def _runs(store: Store) -> pd.DataFrame:
-    names, rows = store.select("SELECT * FROM run ORDER BY run_id")
+    names, rows = store.table("SELECT * FROM run ORDER BY run_id")
     # A damaged row may hold bytes, which no JSON has.
     texts = [[repr(value) if isinstance(value, bytes) else value for value in row] for row in rows]
     return pd.DataFrame(texts, columns=names)
 
 
 def _facts(store: Store) -> Fields:
-    _, rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
+    rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
     labels = list(registry.labels(str(name) for (name,) in rows))
     facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
     return {**facts, "labels": labels}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ class Stratum(NamedTuple):
     group: Hashable = ""
 
 
-class BlockTimes(Mapping[CellKey, Seconds]):
+class BlockTimes(dict[CellKey, Seconds]):
     """Seconds by block, by the place of the cell in the study's frame.
 
     strata: of cells, one and the same where not given; images: of an epoch of each cell, where they are known.
@@ -43,18 +43,9 @@ class BlockTimes(Mapping[CellKey, Seconds]):
         images: Mapping[CellKey, float] = {},
         looked: bool = False,
     ) -> None:
-        self._seconds, self.looked = seconds, looked
-        self.images = images
+        super().__init__(seconds)
+        self.images, self.looked = images, looked
         self._strata = {cell: strata.get(cell, Stratum()) for cell in seconds}
-
-    def __getitem__(self, cell: CellKey) -> Seconds:
-        return self._seconds[cell]
-
-    def __iter__(self) -> Iterator[CellKey]:
-        return iter(self._seconds)
-
-    def __len__(self) -> int:
-        return len(self._seconds)
 
     def ratio(self, slower: CellKey, faster: CellKey) -> Interval | None:
         """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""

@@ -48,9 +48,14 @@ def joules(run: Measured, devices: str) -> float | None:
     """Energy during a run's epochs, without validation and the turns of its rivals."""
     if length_s(run) < _least_s(run, devices):
         return None
-    names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
+    names = _named(run, devices)
     energies = [energy_j for name in names if (energy_j := _within(run.energy, name, epoch_spans(run))) is not None]
     return sum(energies) if energies and len(energies) == len(names) else None
+
+
+def _named(run: Measured, devices: str) -> list[str]:
+    """The devices with readings whose name begins so."""
+    return sorted({name for name in run.energy["device"] if name.startswith(devices)})
 
 
 def above_idle(runs: Sequence[Measured], devices: str) -> float | None:
@@ -72,8 +77,7 @@ def idle_power_w(runs: Sequence[Measured], devices: str) -> float | None:
 def _idle_w(run: Measured, devices: str) -> float | None:
     """Stored by a sampler, but any program may have written it: of every device with readings, or None."""
     found = run.run.get("gauges", {}).get("idle_w")
-    named = {name for name in run.energy["device"] if name.startswith(devices)}
-    watts = [found.get(name) if isinstance(found, Mapping) else None for name in named]
+    watts = [found.get(name) if isinstance(found, Mapping) else None for name in _named(run, devices)]
     sound = [float(one) for one in watts if isinstance(one, (int, float)) and 0 <= one < np.inf]
     return sum(sound) if sound and len(sound) == len(watts) else None
 

@@ -65,11 +65,12 @@ def cell_frame(store: Store) -> pd.DataFrame:
     parities = verdicts.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     mode = settings.get("verify", "off")
-    budget = precision.columns(settings)
+    budget = precision.stored_budget(settings)
+    asked = precision.columns(budget)
     for row in rows:
-        row.update(verdicts.of_row(row, parities, mode), **budget)
-    if precision.under_budget(settings):
-        beside = precision.to_reference(rows, looked_blocks(store), precision.reference(settings))
+        row.update(verdicts.of_row(row, parities, mode), **asked)
+    if budget:
+        beside = precision.to_reference(rows, looked_blocks(store), str(budget.get("reference", "")))
         for place, (ratio, _) in beside.items():
             if ratio:
                 rows[place].update(ratio_half_width=ratio.half_width, ratio_blocks=ratio.runs)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,12 +69,12 @@ class Pool:
         self.seen = self.ok or list(runs)
         self._weights: dict[int, np.ndarray] = {}
         marks = [floats(run.epochs["disturbed"]) for run in self.ok]
-        timed = undisturbed(np.concatenate([np.empty(0), *marks]), np.zeros(sum(map(len, marks))))
+        timed = undisturbed(_joined(marks), np.zeros(sum(map(len, marks))))
         self._timed = np.split(timed, np.cumsum([*map(len, marks)])[:-1])
 
     def seconds(self) -> np.ndarray:
         """Epoch seconds of all runs; without disturbed epochs where there are others."""
-        return np.concatenate([np.empty(0), *self._of_timed(lambda run: epoch_seconds(run.epochs))])
+        return _joined(self._of_timed(lambda run: epoch_seconds(run.epochs)))
 
     def epochs(self, name: str) -> np.ndarray:
         return present(self._of_timed(lambda run: floats(run.epochs[name])))
@@ -103,17 +103,16 @@ class Pool:
 
         settling_ns: without the first of each run's epochs; none of epochs that last less than two of it.
         """
-        value = np.concatenate([np.empty(0), *(floats(run.samples[name]) for run in self.seen)])
+        value = _joined(floats(run.samples[name]) for run in self.seen)
         if settling_ns not in self._weights:
-            weights = [_epoch_weights(run, settling_ns) for run in self.seen]
-            self._weights[settling_ns] = np.concatenate([np.empty(0), *weights])
+            self._weights[settling_ns] = _joined(_epoch_weights(run, settling_ns) for run in self.seen)
         weight = self._weights[settling_ns]
         kept = ~np.isnan(value) & (weight > 0)
         return value[kept], weight[kept]
 
     def epoch_share(self, name: str) -> float | None:
         """A part of the epochs' time, of those epochs that tell it."""
-        parts = np.concatenate([np.empty(0), *self._of_timed(lambda run: floats(run.epochs[name]))])
+        parts = _joined(self._of_timed(lambda run: floats(run.epochs[name])))
         known = ~np.isnan(parts)
         whole = float(self.seconds()[known].sum())
         return float(parts[known].sum()) / whole if whole > 0 else None
@@ -131,8 +130,7 @@ class Pool:
     @property
     def whole_images(self) -> float:
         """Images of an epoch, also where only some of them were measured."""
-        parts = self._of_timed(lambda run: _whole_images(run.epochs))
-        return float(np.median(np.concatenate([np.empty(0), *parts])))
+        return float(np.median(_joined(self._of_timed(lambda run: _whole_images(run.epochs)))))
 
     @functools.cached_property
     def epoch_s(self) -> Interval | None:
@@ -164,8 +162,12 @@ def _whole_images(epochs: Columns) -> np.ndarray:
     return np.where(np.isnan(whole), images, whole)
 
 
-def present(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    values = np.concatenate([np.empty(0), *arrays])
+def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0), *arrays])
+
+
+def present(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    values = _joined(arrays)
     return values[~np.isnan(values)]
 
 

@@ -5,10 +5,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from framework_compare.plan.settings import COMPARED, column
+from framework_compare.plan.settings import OF_RIVALS
 from framework_compare.protocol import Document, Fields
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record, grouped
+from framework_compare.results.columns import BUDGET, SHARED, Record, grouped
 from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
 from framework_compare.results.metrics import percent
 
@@ -16,8 +16,6 @@ MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
 COMPETING = ("ok", "planned", *UNFINISHED)
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
-_COMPARED = {"framework", *map(column, COMPARED)}
-_CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,22 +36,16 @@ class BudgetOutcome:
     sentence: str
 
 
-def under_budget(settings: Document) -> bool:
-    """Return whether a study with these settings adds runs until its ratios are sure."""
+def stored_budget(settings: Document) -> Document:
+    """Return the budget of a study that adds runs until its ratios are sure, as its settings have it; {} without one."""
     strategy = settings.get("strategy")
-    return isinstance(strategy, dict) and strategy.get("name") == "budget"
+    return strategy if isinstance(strategy, dict) and strategy.get("name") == "budget" else {}
 
 
-def columns(settings: Document) -> Fields:
-    """BUDGET of every cell of a study with these settings, without its half-width; None without a budget."""
-    strategy = settings["strategy"] if under_budget(settings) else {}
-    values = {name: strategy.get(key) for name, key in _STORED.items()}
+def columns(budget: Document) -> Fields:
+    """BUDGET of every cell of a study with this budget, without its half-width; None without a budget."""
+    values = {name: budget.get(key) for name, key in _STORED.items()}
     return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
-
-
-def reference(settings: Document) -> str:
-    """Return the framework whose ratios the budget of a study with these settings narrows; "" for the fastest."""
-    return str(settings["strategy"].get("reference", "")) if under_budget(settings) else ""
 
 
 class ToReference(NamedTuple):
@@ -63,11 +55,11 @@ class ToReference(NamedTuple):
     slowness: float
 
 
-def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") -> dict[int, ToReference]:
+def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str) -> dict[int, ToReference]:
     """Return by cell its ratio to the reference; for the reference, to the fastest of the others.
 
     A cell without a competitor has the interval of its own time, one that failed has nothing, and is no reference either.
-    cells: rows of the cell frame. to: as for `reference`.
+    cells: rows of the cell frame. to: the framework that is the reference; "": the fastest.
     """
     times = {
         place: geometric_mean([*blocks[place].values()], looked=blocks.looked)
@@ -75,7 +67,7 @@ def to_reference(cells: Sequence[Document], blocks: BlockTimes, to: str = "") ->
         if blocks.get(place) and cells[place]["status"] in COMPETING
     }
     found = {}
-    for rivals in grouped(times, lambda place: tuple(str(cells[place][name]) for name in _CONDITION)).values():
+    for rivals in grouped(times, lambda place: tuple(cells[place][name] for name in OF_RIVALS)).values():
         first, *others = sorted(rivals, key=lambda place: (cells[place]["framework"] != to, times[place].value))
         ratios = {place: blocks.ratio(place, first) for place in others}
         ratios[first] = ratios[others[0]] if others else times[first]

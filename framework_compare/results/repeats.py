@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from framework_compare.plan.settings import COMPARED, SETTINGS, column
+from framework_compare.plan.settings import OF_RIVALS
 from framework_compare.protocol import Document
 
 if TYPE_CHECKING:
@@ -67,37 +67,33 @@ def blocks(runs: Sequence[Row]) -> dict[int, int]:
     whose number is above all turns: no ratio is taken of runs of two nodes, nor of turns that two sets of workers took.
     """
     planned = {run["run_id"]: run["repeat"] for run in runs}
-    turns = {
-        run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
-    }
-    sessions: dict[tuple[object, ...], collections.Counter[tuple[object, object]]] = {}
-    rivals = {run["run_id"]: (turns[run["run_id"]], *(run[name] for name in _SHARED)) for run in runs}
-    for run in runs:
-        if run["node_id"] is not None or run["duel"] is not None:
-            sessions.setdefault(rivals[run["run_id"]], collections.Counter())[run["node_id"], run["duel"]] += 1
+    turns = {run["run_id"]: planned[run["retry_of"] if run["retry_of"] in planned else run["run_id"]] for run in runs}
     last = max(turns.values(), default=0)
     found = {}
-    for run in runs:
-        common = [session for session, _ in sessions.get(rivals[run["run_id"]], collections.Counter()).most_common()]
-        session = run["node_id"], run["duel"]
-        found[run["run_id"]] = turns[run["run_id"]] + last * (common.index(session) if session in common else 0)
+    for rivals in _rivals(runs, turns):
+        sessions = [(run["node_id"], run["duel"]) for run in rivals]
+        counts = collections.Counter(session for session in sessions if session != (None, None))
+        ranks = {session: rank for rank, (session, _) in enumerate(counts.most_common())}
+        for run, session in zip(rivals, sessions):
+            found[run["run_id"]] = turns[run["run_id"]] + last * ranks.get(session, 0)
     return found
 
 
 def paired(runs: Sequence[Row], blocks: Mapping[int, int]) -> set[int]:
     """Return the run_ids of runs with a rival in their block that worked, too, so that a ratio is made of both."""
+    found: set[int] = set()
+    for rivals in _rivals(runs, blocks):
+        if len({run["cell_id"] for run in rivals if run["status"] == "ok"}) > 1:
+            found.update(run["run_id"] for run in rivals)
+    return found
 
-    def turn(run: Row) -> tuple[object, ...]:
-        return (blocks[run["run_id"]], *(run[name] for name in _SHARED))
 
-    cells: dict[tuple[object, ...], set[int]] = {}
+def _rivals(runs: Iterable[Row], blocks: Mapping[int, int]) -> Iterable[list[Row]]:
+    """Return the runs that compete, block by block."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for run in runs:
-        if run["status"] == "ok":
-            cells.setdefault(turn(run), set()).add(run["cell_id"])
-    return {run["run_id"] for run in runs if len(cells.get(turn(run), ())) > 1}
-
-
-_SHARED = ["model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED)]
+        groups.setdefault((blocks[run["run_id"]], *(run[name] for name in OF_RIVALS)), []).append(run)
+    return groups.values()
 
 
 def lost_s(run: Row) -> float:

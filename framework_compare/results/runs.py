@@ -11,7 +11,7 @@ from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
-from framework_compare.store.schema import CHILDREN, fields_of
+from framework_compare.store.schema import CHILDREN, fields_of, marks
 from framework_compare.store.study_file import TO_RUN
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read_runs(store: Store) -> list[Row]:
 
 
 def _runs(store: Store, which: str, values: Sequence[object] = ()) -> list[Row]:
-    names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
+    names, rows = store.table(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
     sound_rows = []
     for row in rows:
         try:
@@ -53,21 +53,18 @@ def _runs(store: Store, which: str, values: Sequence[object] = ()) -> list[Row]:
 
 def columns_of(store: Store, table: str, run_id: int) -> Lists:
     """The rows of a run in one table, by column."""
-    names = fields_of(table)
-    _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
-    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
+    return _sound_columns(store, table, fields_of(table), "run_id = ? ORDER BY rowid", (run_id,))
 
 
 def whole_table(store: Store, table: str, order: str = "rowid") -> Lists:
     """The rows of all runs in one table, by column, `run_id` first."""
-    names = ["run_id", *fields_of(table)]
-    query = f"SELECT {', '.join(names)} FROM {table} WHERE typeof(run_id) = 'integer' ORDER BY {order}"
-    rows = store.select(query)[1]
-    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
+    return _sound_columns(store, table, ["run_id", *fields_of(table)], f"typeof(run_id) = 'integer' ORDER BY {order}")
 
 
-def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> Lists:
+def _sound_columns(store: Store, table: str, names: Sequence[str], which: str, values: Sequence[object] = ()) -> Lists:
     """Stored columns of a record without invalid rows; the store counts those."""
+    rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE {which}", values)
+    columns = dict(zip(names, zip(*rows))) if rows else dict.fromkeys(names, ())
     faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
         store.left_out(table, fault, len(faulty))
@@ -75,17 +72,15 @@ def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> Lis
     return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
 
 
-def store_figures(store: Store, *run_ids: int) -> None:
-    """Keep the figures of the cells of these runs for those who read the study."""
-    marks = ", ".join("?" * len(run_ids))
-    _keep_figures(store, f"SELECT DISTINCT cell_id FROM run WHERE run_id IN ({marks})", run_ids)
+def store_figures(store: Store, run_id: int) -> None:
+    """Keep the figures of the cell of this run for those who read the study."""
+    _keep_figures(store, "SELECT cell_id FROM run WHERE run_id = ?", (run_id,))
 
 
 def refresh_figures(store: Store) -> None:
     """Keep the figures of every cell whose runs have all ended and that has none: of parts that were absorbed."""
-    marks = ", ".join("?" * len(TO_RUN))
     lacking = (
-        f"SELECT cell_id FROM run GROUP BY cell_id HAVING sum(status IN ({marks})) = 0"
+        f"SELECT cell_id FROM run GROUP BY cell_id HAVING sum(status IN ({marks(TO_RUN)})) = 0"
         " EXCEPT SELECT cell_id FROM figures WHERE version = ?"
     )
     _keep_figures(store, lacking, (*TO_RUN, metrics.version()))
@@ -93,7 +88,7 @@ def refresh_figures(store: Store) -> None:
 
 def _keep_figures(store: Store, cells: str, values: Sequence[object]) -> None:
     figures = {}
-    for (cell_id,) in store.select(cells, values)[1]:
+    for (cell_id,) in store.select(cells, values):
         rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]
         if rows:
             figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
@@ -122,7 +117,7 @@ def read_modes(store: Store) -> dict[str, Modes]:
     """Return the modes of each framework's runs that are ok."""
     rows = store.select(
         "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
-    )[1]
+    )
     found: dict[str, Modes] = {}
     for framework, text in rows:
         settings = json.loads(text)

@@ -95,7 +95,7 @@ def _of_study(folder: Path, machine: Document) -> Iterator[Known]:
             before = store.machine()
             if any(before.get(name) != machine.get(name) for name in ("cpu", "available_cores")):
                 return
-            speeds, starts = (dict(store.select(query)[1]) for query in (_SPEEDS, _STARTS))
+            speeds, starts = (dict(store.select(query)) for query in (_SPEEDS, _STARTS))
             for cell_id, cell in store.cells():
                 if cell_id in speeds:
                     yield Known(cell, speeds[cell_id], starts.get(cell_id))

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 from framework_compare import registry
-from framework_compare.errors import check_name
-from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, column, of_verdict
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
@@ -16,11 +15,6 @@ MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_status", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame.
 _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING, SIZES))
-
-
-def check_mode(mode: str) -> str:
-    """The mode, or UnknownNameError."""
-    return check_name("verify", mode, MODES)
 
 
 def key(row: Document) -> str:
@@ -36,9 +30,10 @@ def write(folder: Path, known: Document) -> None:
 
 
 def row_of(cell: Cell) -> Fields:
-    """A cell as `key` takes it."""
+    """A cell as its row in the cell frame has it."""
+    settings = {column(name): value for name, value in cell.config.to_dict().items()}
     named = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset, "device": cell.device}
-    return {**cell.config.to_dict(), **named}
+    return {**named, **settings, "device": cell.device}
 
 
 def unknown(mode: str) -> Fields:

@@ -11,7 +11,7 @@ UNLIMITED_BYTES = 1 << 60  # v1 writes "no limit" as the largest multiple of a p
 def quota_cores(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[float]:
     """Cores' worth of CPU time allowed, the smallest limit up the hierarchy; None when there is none."""
     quotas: List[float] = []
-    for folder in _folders("cpu", mount, membership):
+    for folder in folders("cpu", mount, membership):
         v1 = (read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us"))
         quota_us, _, period_us = (read(folder / "cpu.max") or f"{v1[0]} {v1[1]}").partition(" ")
         if quota_us.isdecimal() and period_us.isdecimal() and int(period_us):
@@ -35,7 +35,7 @@ def memory_left_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> 
 
 
 def _memory_limits(mount: Path, membership: Path) -> Iterator[Tuple[Path, int]]:
-    for folder in _folders("memory", mount, membership):
+    for folder in folders("memory", mount, membership):
         text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
         if text.isdecimal() and int(text) < UNLIMITED_BYTES:
             yield folder, int(text)
@@ -48,7 +48,7 @@ def _cached_bytes(folder: Path) -> int:
     return sum(int(found.get(f"{whole}{name}_file", 0)) for name in ("active", "inactive"))
 
 
-def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
+def folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
     """Folders that may hold limits of `controller`, from the process's own group up to the mount's root.
 
     In a container the path may be the host's and lead nowhere here; the root then is the container's own group.

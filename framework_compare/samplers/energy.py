@@ -9,15 +9,15 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
+from framework_compare.samplers.nvml import GPU, GpuMeter
 from framework_compare.samplers.samplers import Sample
 
 COUNTER = "counter"
 POWER_INTEGRAL = "power integral"
-GPU = "gpu"
 # RAPL counts to some 260 kJ and begins anew: ten minutes at 400 W.
 EVERY_S = 60.0
 # Between readings that only epochs ask for.
@@ -37,13 +37,6 @@ class Energy:
     t_ns: int
     energy_j: float
     source: str  # "counter" or "power integral"
-
-
-class GpuMeter(NamedTuple):
-    """The counter of a GPU, asked through its sampler; joules since an origin of its own."""
-
-    read: Callable[[], Optional[float]]
-    device: str = GPU
 
 
 class RaplDomain:

@@ -16,6 +16,7 @@ from framework_compare.json_types import Fields
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 
 UTILIZATION_WINDOW = "1/6 s to 1 s, depending on the product (NVML's documentation of nvmlUtilization_t)"
+GPU = "gpu"  # its name in the energy readings; of several, each has its number
 # NVML's number of a GPU, or the UUID of a MIG instance.
 Gpu = int | str
 
@@ -30,6 +31,13 @@ class GpuReading(NamedTuple):
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     throttle: int | None = None  # a mask of `throttle.REASONS`
+
+
+class GpuMeter(NamedTuple):
+    """The counter of a GPU, asked through its sampler; joules since an origin of its own."""
+
+    read: Callable[[], float | None]
+    device: str = GPU
 
 
 class NvmlSampler:
@@ -144,19 +152,14 @@ class NvmlSampler:
         return None
 
 
-def gpu_index(device: str) -> int | None:
-    """The number in "gpu", "cuda" (both 0), "gpu:1" or "cuda:1"; None for devices NVML knows nothing of."""
-    return next(iter(gpu_indices(device)), None)
-
-
 def gpu_indices(device: str) -> tuple[int, ...]:
-    """All numbers in it: (0, 1) of "cuda:0,1"; none for devices NVML knows nothing of."""
+    """The numbers in it: (0,) of "cuda", (0, 1) of "cuda:0,1"; none for devices NVML knows nothing of."""
     kind, _, numbers = device.partition(":")
-    if kind not in ("gpu", "cuda"):
+    if kind != "cuda":
         return ()
     listed = numbers.split(",") if numbers else ["0"]
     if not all(number.isdecimal() for number in listed):
-        raise UsageError(f"device {device!r}: allowed are {kind!r} and {kind + ':<number>'!r}")
+        raise UsageError(f"device {device!r}: allowed are 'cuda' and 'cuda:<number>'")
     return tuple(map(int, listed))
 
 
@@ -261,9 +264,10 @@ class GpuGroup:
         for gpu in self._gpus.values():
             gpu.note_baseline()
 
-    def meters(self) -> dict[str, Callable[[], float | None]]:
-        """Return what reads the energy of each device, by the name that it has in the energy readings."""
-        return {f"gpu-{number}" if self._several else "gpu": gpu.energy_j for number, gpu in self._gpus.items()}
+    def meters(self) -> list[GpuMeter]:
+        """Return what reads the energy of each device."""
+        names = (f"{GPU}-{number}" if self._several else GPU for number in self._gpus)
+        return [GpuMeter(gpu.energy_j, name) for name, gpu in zip(names, self._gpus.values())]
 
     def warnings(self) -> list[str]:
         found = [(number, text) for number, gpu in self._gpus.items() for text in gpu.warnings()]

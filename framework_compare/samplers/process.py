@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from framework_compare.samplers.disturbance import PAGE_BYTES, TICK_NS
 
@@ -74,10 +74,6 @@ class ProcfsProcess:
         """Its memory, shared pages divided among their users; None where it is gone or may not be read."""
         lines = _read_bytes(f"/proc/{self.pid}/smaps_rollup").splitlines()
         return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), None)
-
-    @staticmethod
-    def children_of(processes: Sequence["ProcfsProcess"], *, thorough: bool) -> List[int]:
-        return [pid for process in processes for pid in process.children(thorough=thorough)]
 
 
 def _read_bytes(path: str) -> bytes:
@@ -185,7 +181,7 @@ class ProcessTreeSampler:
         usages: Dict[int, Usage] = {}
         fresh = list(self._processes.values())
         while fresh:
-            pids = self._source.children_of(fresh, thorough=thorough)
+            pids = [pid for process in fresh for pid in process.children(thorough=thorough)]
             fresh = [process for process in map(self._open, pids) if process]
             usages.update((process.pid, usage) for process in fresh if (usage := process.usage()))
         return usages

@@ -11,8 +11,16 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
 from framework_compare.samplers import energy as metering
-from framework_compare.samplers.disturbance import SLOW_EVERY_NS, CoreCounter, DisturbanceLog, Shares, SlowCounters
-from framework_compare.samplers.nvml import GpuGroup, NvmlSampler, gpu_indices
+from framework_compare.samplers.disturbance import (
+    SLOW_EVERY_NS,
+    CoreCounter,
+    Cores,
+    Counters,
+    DisturbanceLog,
+    Shares,
+    SlowCounters,
+)
+from framework_compare.samplers.nvml import GPU, GpuGroup, NvmlSampler, gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Readings, Sample, Sampler, Watched
 
@@ -31,18 +39,14 @@ def check_hz(hz: object) -> None:
 class Recorder:
     """What SAMPLERS read of process `pid`, its descendants and the machine, `hz` times a second while in context.
 
-    `others` are the other ranks of a cell that several processes train. `device` "cpu" reads no GPU, "gpu:1" or "cuda:1"
-    reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
-    at its start and end and at each `note`. `hz=0` reads nothing. Reading ends when the process does. Readings missed
-    while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate halves. UsageError for a
-    rate that `check_hz` refuses.
+    `others` are the other ranks of a cell that several processes train; `gpu` reads what they train on, as `open_gpu`
+    has it. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Reading ends when the process
+    does. Readings missed while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate
+    halves.
     """
 
-    def __init__(
-        self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuGroup] = None
-    ) -> None:
-        check_hz(hz)
-        self._pid, self._hz, self._gpu_indices, self._gpu = pid, hz, gpu_indices(device), gpu
+    def __init__(self, pid: int, *others: int, hz: float, gpu: Optional[GpuGroup] = None) -> None:
+        self._pid, self._hz, self._gpu = pid, hz, gpu
         self._tree = ProcessTreeSampler(pid, *others)
         self._log = SampleLog()
         self._lock = threading.Lock()
@@ -108,13 +112,13 @@ class Recorder:
         if not self._energy:
             return ()
         found = list(self._energy.readings)
-        if not any(reading.device.startswith(metering.GPU) for reading in found):
+        if not any(reading.device.startswith(GPU) for reading in found):
             found += metering.integrate_power(self.samples(), self._energy.times_ns)
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
     def gauges(self) -> Fields:
         """The sources of the readings, once they have ended; {} without readings."""
-        source = next((reading.source for reading in self.energy() if reading.device.startswith(metering.GPU)), None)
+        source = next((reading.source for reading in self.energy() if reading.device.startswith(GPU)), None)
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
@@ -131,12 +135,8 @@ class Recorder:
 
     def _record(self) -> None:
         with ExitStack() as stack:
-            # Starting NVML can take a second, which must not hold up the parent.
-            gpu = self._gpu
-            if gpu is None and self._gpu_indices:
-                gpu = stack.enter_context(_opened(self._gpu_indices))
-            self._meter(gpu, stack)
-            watched, cores, slow = Watched(self._tree, gpu), None, SlowCounters()
+            self._meter(stack)
+            watched, cores, slow = Watched(self._tree, self._gpu), None, SlowCounters()
             with contextlib.suppress(OSError):
                 cores = stack.enter_context(contextlib.closing(CoreCounter()))
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
@@ -162,7 +162,7 @@ class Recorder:
         reading = watched.reading = self._tree.read()
         if reading is None:
             return False
-        self._count(watched, cores, reading.spent_ns)
+        watched.cores, watched.counters = self._count(cores, reading.spent_ns)
         self.peak_rss_bytes = max(self.peak_rss_bytes or 0, reading.rss_bytes)
         return True
 
@@ -177,32 +177,32 @@ class Recorder:
         if self._read(watched, cores):
             _readings(samplers)
 
-    def _count(self, watched: Watched, cores: Optional[CoreCounter], worker_ns: int) -> None:
-        """Read the cores for the samplers of this tick, and for the log of disturbances."""
-        watched.cores = watched.counters = None
-        if cores is None:
-            return
+    def _count(self, cores: Optional[CoreCounter], worker_ns: int) -> Tuple[Optional[Cores], Optional[Counters]]:
+        """Read the cores, and log that for disturbances; None where they cannot be read."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            watched.cores, watched.counters = cores.counters(worker_ns)
-            self._disturbance.add(watched.counters)
+            if cores:
+                found = cores.counters(worker_ns)
+                self._disturbance.add(found[1])
+                return found
+        return None, None
 
     def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:
-        """The same for the log alone, as an epoch begins or ends."""
+        """Log the cores, and what changes slowly, as an epoch begins or ends."""
         now_ns = time.monotonic_ns()
         if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
             worker_ns = self._tree.spent_ns()
             if worker_ns is not None:  # what a worker that has ended used last would count as others'
-                self._count(Watched(self._tree), cores, worker_ns)
+                self._count(cores, worker_ns)
             self._disturbance.add_slow(now_ns, *slow.read())
 
-    def _meter(self, gpu: Optional[GpuGroup], stack: ExitStack) -> None:
+    def _meter(self, stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
-        packages, reason = metering.find_packages()
+        gpu, (packages, reason) = self._gpu, metering.find_packages()
         self._gauges["host_energy"] = {"source": metering.COUNTER if packages else None, "reason": reason}
         meters: List[metering.Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
-            meters += _gpu_meters(gpu)
+            meters += gpu.meters()
         if idle := metering.idle_w(meters):
             self._gauges["idle_w"] = idle
         if packages or (gpu and gpu.reason is None):
@@ -231,14 +231,6 @@ def _readings(samplers: Sequence[Sampler]) -> Fields:
     return found
 
 
-def _gpu_meters(gpu: GpuGroup) -> List[metering.Meter]:
-    return [metering.GpuMeter(read, device) for device, read in gpu.meters().items()]
-
-
-def _opened(indices: Sequence[int]) -> "contextlib.closing[GpuGroup]":
-    return contextlib.closing(GpuGroup({index: NvmlSampler(index) for index in indices}))
-
-
 @contextmanager
 def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
     """The sampler of GPUs for a Recorder of a process that is not there yet; None without GPUs.
@@ -250,9 +242,9 @@ def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
         metering.note_idle(packages)
         yield None
         return
-    with _opened(indices) as gpu:
+    with contextlib.closing(GpuGroup({index: NvmlSampler(index) for index in indices})) as gpu:
         gpu.note_baseline()
-        metering.note_idle([*packages, *_gpu_meters(gpu)])
+        metering.note_idle([*packages, *gpu.meters()])
         yield gpu
 
 

@@ -98,12 +98,12 @@ class Store:
             f"SELECT run_id, repeat, {_CELL} FROM run JOIN cell USING (cell_id)"
             f" WHERE status IN ({marks(wanted)}) ORDER BY run_id",
             wanted,
-        )[1]
+        )
         return [(run_id, self._cell(*cell), repeat) for run_id, repeat, *cell in rows]
 
     def cells(self) -> list[tuple[int, Cell]]:
         """(cell_id, cell) of the whole plan, in its order."""
-        rows = self.select(f"SELECT cell_id, {_CELL} FROM cell ORDER BY cell_id")[1]
+        rows = self.select(f"SELECT cell_id, {_CELL} FROM cell ORDER BY cell_id")
         return [(cell_id, self._cell(*cell)) for cell_id, *cell in rows]
 
     def repeats(self) -> int:
@@ -121,7 +121,7 @@ class Store:
             f" AND (mate.run_id - 1) / {size} < (run.run_id - 1) / {size}"
         )
         of_cells = f"SELECT count(*) AS runs FROM run WHERE retry_of IS NULL AND NOT EXISTS ({anchor}) GROUP BY cell_id"
-        return self.select(f"SELECT coalesce(min(runs), 0) FROM ({of_cells})")[1][0][0]
+        return self.select(f"SELECT coalesce(min(runs), 0) FROM ({of_cells})")[0][0]
 
     def replace_settings(self, settings: Fields) -> None:
         """Store other settings in place of those that the study was created with."""
@@ -130,15 +130,14 @@ class Store:
 
     def add(self, cells: Sequence[Cell], orders: Sequence[Sequence[int]]) -> None:
         """Add cells with blocks of their own behind those of the study, orders as in `create`; StudyError for a known one."""
-        first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[1][0][0]
+        first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[0][0]
         with self._transaction() as connection:
             _plan(connection, cells, orders, first)
 
-    def extend(self, cell: Cell) -> int:
-        """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
+    def extend(self, cells: Sequence[Cell]) -> None:
+        """Add cells with one run each to the plan's first block. StudyError where one is there already."""
         with self._transaction() as connection:
-            cell_id = connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid
-            return connection.execute(_NEW_RUN, (cell_id, 1)).lastrowid or 0
+            _plan(connection, cells, [range(len(cells))], 1)
 
     def add_block(self, cells: Sequence[Cell]) -> None:
         """Plan one more run of each of these cells, in this order; the block's number is the same for all of them."""
@@ -153,18 +152,19 @@ class Store:
         which = "JOIN epoch USING (run_id) WHERE repeat = ? AND status = 'ok' GROUP BY cell_id"
         return {cell: pace for cell, (pace,) in self._by_cell(seconds, which, (block,)).items()}
 
-    def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> list[tuple[int, Cell, int]]:
-        """Move runs into a block of their own behind one more of this cell, unless one is a repeat; returned as by `plan`."""
+    def beside_anchor(self, run_ids: Sequence[int], cell: Cell) -> tuple[int, int] | None:
+        """Move runs into a block of their own, behind one more run of this cell; return its run_id and the block's number.
+
+        Where one of the runs is a repeat, none is moved, and None is returned.
+        """
         which = f"WHERE run_id IN ({marks(run_ids)})"
-        if self.select(f"SELECT 1 FROM run {which} AND retry_of IS NOT NULL", run_ids)[1]:
-            return []
+        if self.select(f"SELECT 1 FROM run {which} AND retry_of IS NOT NULL", run_ids):
+            return None
         known = {one: cell_id for cell_id, one in self.cells()}
         with self._transaction() as connection:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.execute(f"UPDATE run SET repeat = ? {which}", (block, *run_ids))
-            added = connection.execute(_NEW_RUN, (known[cell], block)).lastrowid
-        rows = {run_id: (run_id, one, place) for run_id, one, place in self.plan(STATUSES)}
-        return [rows[run_id] for run_id in (added, *run_ids) if run_id in rows]
+            return connection.execute(_NEW_RUN, (known[cell], block)).lastrowid or 0, block
 
     def set_aside(self, run_id: int) -> None:
         """Make a run a repeat of an ok run of its cell, so that the cell keeps its status and its figures."""
@@ -184,7 +184,7 @@ class Store:
             " HAVING sum(NOT (status = 'ok' AND coalesce(disturbed_epochs, 0) > 0)) = 0 AND count(*) <= ? ORDER BY first"
         )
         found = []
-        for row in self.select(query, (most,))[1]:
+        for row in self.select(query, (most,)):
             if (cost_s := (costs_s or {}).get(row[1], 0.0)) <= left_s:
                 left_s -= cost_s
                 found.append(row)
@@ -192,7 +192,7 @@ class Store:
             "INSERT INTO run (cell_id, repeat, retry_of)"
             " SELECT cell_id, coalesce(?, max(repeat) + 1), ? FROM run WHERE cell_id = ? GROUP BY cell_id"
         )
-        last, blocks = self.select("SELECT max(repeat) FROM run")[1][0][0], {None: None}
+        last, blocks = self.select("SELECT max(repeat) FROM run")[0][0], {None: None}
         with self._transaction() as connection:
             for first, cell_id, duel in sorted(found, key=lambda one: one[2] is None):
                 connection.execute(plan, (blocks.setdefault(duel, last + len(blocks)), first, cell_id))
@@ -209,7 +209,7 @@ class Store:
     def _by_cell(self, name: str, which: str, values: tuple[object, ...] = ()) -> dict[Cell, list[Any]]:
         found: dict[Cell, list[Any]] = {}
         query = f"SELECT {name}, {_CELL} FROM run JOIN cell USING (cell_id) {which}"
-        for value, *cell in self.select(query, values)[1]:
+        for value, *cell in self.select(query, values):
             found.setdefault(self._cell(*cell), []).append(value)
         return found
 
@@ -248,24 +248,24 @@ class Store:
     def kept_figures(self, version: str) -> dict[int, Fields]:
         """Return by cell_id the figures that this version computed; none where they are damaged."""
         try:
-            rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
+            rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))
             return {cell_id: self._parsed(document) for cell_id, document in rows}
         except schema.DamagedStudy:
             return {}
 
     def settings(self) -> Fields:
         """Return what the study was created with."""
-        rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
+        rows = self.select("SELECT value FROM meta WHERE key = 'settings'")
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")
 
     def machine(self) -> Fields:
-        found = {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+        found = {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")}
         with self._sound():
             return dict(row_checks.machine(found))
 
     def environments(self) -> dict[str, Fields]:
-        rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
+        rows = self.select("SELECT framework, document FROM environment ORDER BY framework")
         with self._sound():
             return {framework: row_checks.document(text, dict, "environment") for framework, text in rows}
 
@@ -277,14 +277,14 @@ class Store:
 
     def nodes(self) -> dict[int, Fields]:
         """Return by node_id the machines that parts of the study ran on, each with its "name"."""
-        rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
+        rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")
         with self._sound():
             found = {node_id: row_checks.document(text, dict, "machine") for node_id, _, text in rows}
             return {node_id: {**row_checks.machine(found[node_id]), "name": name} for node_id, name, _ in rows}
 
     def parts(self) -> set[int]:
         """The numbers of the parts that are absorbed."""
-        return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
+        return {number for (number,) in self.select("SELECT part_id FROM part")}
 
     def absorb(self, part: absorption.Part) -> bool:
         """Absorb a part as `absorption.absorb` does; StudyError for one that is damaged."""
@@ -302,7 +302,11 @@ class Store:
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout = 30000")
 
-    def select(self, query: str, values: Sequence[object] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def select(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a query."""
+        return self.table(query, values)[1]
+
+    def table(self, query: str, values: Sequence[object] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of a query."""
         with schema.study_errors(self.path):
             cursor = self._connection.execute(query, values)
@@ -369,13 +373,12 @@ _NEW_RUN = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
 
 def _plan(connection: sqlite3.Connection, cells: Sequence[Cell], orders: Sequence[Sequence[int]], first: int) -> None:
     """Add cells with their runs, block by block from number `first`."""
-    ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
+    ids = []
+    for cell in cells:
+        values = cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
+        ids.append(connection.execute(_NEW_CELL, values).lastrowid)
     runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
     connection.executemany(_NEW_RUN, runs)
-
-
-def _cell_values(cell: Cell) -> tuple[str, ...]:
-    return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
 
 
 def _write_new(

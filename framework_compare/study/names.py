@@ -57,7 +57,7 @@ def _ended(folder: Path) -> set[tuple[object, ...]]:
     """Return what tells each run that has ended from every other: its cell, start and length."""
     query = "SELECT framework, model, started_at, wall_s FROM run JOIN cell USING (cell_id) WHERE wall_s > 0"
     with Store.open(folder) as store:
-        return set(store.select(query)[1])
+        return set(store.select(query))
 
 
 def in_cache() -> list[Path]:
@@ -77,7 +77,7 @@ def listed(folder: Path) -> Fields:
     """
     with Store.open(folder) as store:
         outcomes = store.outcomes()
-        ((first,),) = store.select("SELECT MIN(started_at) FROM run WHERE started_at != ''")[1]
+        ((first,),) = store.select("SELECT MIN(started_at) FROM run WHERE started_at != ''")
     ok = sum(set(statuses) == {"ok"} for statuses in outcomes.values())
     frameworks, models = (tuple(dict.fromkeys(getattr(cell, of) for cell in outcomes)) for of in ("framework", "model"))
     return {

@@ -133,7 +133,6 @@ class RichWatcher(Watcher):
             refresh_per_second=2,  # the parent shares the machine with what it measures
         )
         self._tasks: Fields = {}
-        self._steps = 0
         self._ended = True  # a run has, since the last began
 
     def __enter__(self) -> RichWatcher:
@@ -155,28 +154,25 @@ class RichWatcher(Watcher):
         if done >= total:
             self._bars.stop()
 
-    def _update(self, what: str, done: float, total: float) -> None:
+    def _update(self, what: str, done: float, total: float | None, text: str | None = None) -> None:
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=total)
-        self._bars.update(self._tasks[what], completed=done, total=total)
+        self._bars.update(self._tasks[what], completed=done, total=total, description=text)
 
     def begin(self, cell: Cell, number: int, total: int) -> None:
         if self._ended:  # runs that take turns begin together, and none of them is done before it ends
             self._update("study", number - 1, total)
         self._ended = False
-        self._label = cell.label
 
     def event(self, cell: Cell, event: Fields) -> None:
         if event["event"] == "phase" and event["edge"] == "start":
-            self._replace_cell_bar(f"{described(cell)}: {event['name']}", 0, cell.config.epochs)
+            done, what = 0, event["name"]
         elif event["event"] == "epoch":
-            self._replace_cell_bar(f"{described(cell)}: epochs", event["number"], cell.config.epochs)
-
-    def _replace_cell_bar(self, text: str, done: int, epochs: int) -> None:
-        total = None if epochs == ANY_EPOCHS else epochs  # a bar that only moves
-        if "cell" not in self._tasks:
-            self._tasks["cell"] = self._bars.add_task("", total=total)
-        self._bars.update(self._tasks["cell"], description=one_line(text), completed=done, total=total)
+            done, what = event["number"], "epochs"
+        else:
+            return
+        total = None if cell.config.epochs == ANY_EPOCHS else cell.config.epochs  # a bar that only moves
+        self._update("cell", done, total, one_line(f"{described(cell)}: {what}"))
 
     def left(self, seconds: float, at_most: bool = False) -> None:
         if "study" in self._tasks:

@@ -223,12 +223,11 @@ class Request:
         """Raise UsageError if the number of runs, the budget or the sample is wrong, or if two of them conflict."""
         if self.repeats is not None:
             check_count("repeats", self.repeats, 1, most=schedules.MOST_REPEATS)
-        self._budget()
-        check_sample(self.sample, self.budget, self.rungs)
+        self._extent()
 
     def strategy(self, cells: Sequence[Cell]) -> Strategy:
         """Return the strategy that chooses the next run of these cells."""
-        budget, sample_s = self._budget(), check_sample(self.sample, self.budget, self.rungs)
+        budget, sample_s = self._extent()
         if budget or sample_s:
             check_whole_runs(cells, "a budget" if budget else "a sample")
         in_turns = self.schedule == schedules.INTERLEAVED
@@ -236,8 +235,10 @@ class Request:
             check_name("reference", self.reference, sorted({cell.framework for cell in cells}))
         return Budget.of(*budget, len(cells), in_turns, self.reference or "") if budget else Product(sample_s)
 
-    def _budget(self) -> tuple[float, float] | None:
-        return check_budget(self.budget, self.precision_target, self.reference, self.repeats, self.rungs)
+    def _extent(self) -> tuple[tuple[float, float] | None, float]:
+        """Return the budget, and how many seconds of each run a sample measures."""
+        budget = check_budget(self.budget, self.precision_target, self.reference, self.repeats, self.rungs)
+        return budget, check_sample(self.sample, self.budget, self.rungs)
 
 
 OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses

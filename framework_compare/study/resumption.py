@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import STATUSES, Cell
+from framework_compare.results import verdicts
 from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import strategies
@@ -98,11 +98,8 @@ def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:
     """The values of each setting among the cells, in order."""
-    names = ["framework", "model", "dataset", "device"]
-    values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}
-    for field in dataclasses.fields(cells[0].config) if cells else ():
-        values.setdefault(field.name, list(dict.fromkeys(getattr(cell.config, field.name) for cell in cells)))
-    return values
+    rows = list(map(verdicts.row_of, cells))
+    return {name: list(dict.fromkeys(row[name] for row in rows)) for name in rows[0]} if rows else {}
 
 
 def _shown(values: object) -> str:
@@ -183,7 +180,7 @@ def check_same_environment(store: Store, label: str, now: Document) -> None:
     # one that serves GPUs only has no word in runs on others, nor they in it
     devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
     finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
-    if before is None or not store.select(finished, (framework,))[1][0][0]:
+    if before is None or not store.select(finished, (framework,))[0][0]:
         return
     packages = _named(before, framework), _named(now, framework)
     changes = _differences(*packages, sorted({**packages[0], **packages[1]}))

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.errors import UsageError, check_count
+from framework_compare.errors import UsageError, check_count, check_name
 from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
@@ -15,7 +15,7 @@ from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
-from framework_compare.results.verdicts import check_mode
+from framework_compare.results.verdicts import MODES
 from framework_compare.samplers.recorder import check_hz
 from framework_compare.store import schema
 from framework_compare.study import schedules
@@ -53,7 +53,6 @@ def run_options(
 
     given: those of STORED. A disturbance_threshold of None is the host's own.
     """
-    check_hz(given.get("sampling_hz", RunOptions.sampling_hz))
     interpreters = by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
@@ -61,12 +60,13 @@ def run_options(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
     options = RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, **given)
-    check_mode(options.verify)
+    check_hz(options.sampling_hz)
+    check_name("verify", options.verify, MODES)
     check_flag("profile", options.profile)
-    schedules.check(options.schedule)
+    check_name("schedule", options.schedule, schedules.SCHEDULES)
     check_flag("across_models", options.across_models)
     check_count("retries_when_disturbed", options.retries_when_disturbed, 0, most=MOST_REPEATS)
-    return dataclasses.replace(options, disturbance_threshold=_threshold(given.get("disturbance_threshold", THRESHOLD)))
+    return dataclasses.replace(options, disturbance_threshold=_threshold(options.disturbance_threshold))
 
 
 def _threshold(given: float | None) -> float:
@@ -119,7 +119,7 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
     return seconds("sample", sample)
 
 
-def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
+def check_whole_runs(cells: Sequence[Cell], what: str) -> None:
     """UsageError for cells of which a part of an epoch would say nothing."""
     for cell in cells:
         if searches.is_search(cell.model):

@@ -11,9 +11,8 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from framework_compare.errors import check_name
 from framework_compare.plan import searches
-from framework_compare.plan.settings import COMPARED
+from framework_compare.plan.settings import COMPARED, DEFAULTS
 from framework_compare.protocol import TrainConfig, replicas_of
 from framework_compare.records import Cell
 
@@ -32,11 +31,6 @@ MOST_NAMED = 4  # models in a sentence
 IN_TURNS = "In turns"  # such sentences begin so
 
 
-def check(schedule: str) -> str:
-    """The schedule, or UnknownNameError."""
-    return check_name("schedule", schedule, SCHEDULES)
-
-
 def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> list[list[Planned]]:
     """Runs that take turns, in the order of the first of each; a run by itself is a group of one.
 
@@ -53,7 +47,7 @@ def groups(planned: Sequence[Planned], schedule: str, across_models: bool = Fals
     return list(found.values())
 
 
-def anchor(group: Sequence[Planned], ran: Paces, across_models: bool = False, reference: str = "") -> Cell | None:
+def anchor(group: Sequence[Planned], ran: Paces, across_models: bool, reference: str) -> Cell | None:
     """The competitor of these runs that runs with them once more: of those that ran before them in their block the
     reference, a framework, else the fastest; None where none did."""
     cells = {cell for _, cell, _ in group}
@@ -142,11 +136,8 @@ def reads_ahead(config: TrainConfig) -> bool:
 
 def shared(cell: Cell, across_models: bool = False) -> Hashable:
     """Return what competitors have in common."""
-    config = dataclasses.replace(cell.config, **{name: getattr(_DEFAULTS, name) for name in COMPARED})
+    config = dataclasses.replace(cell.config, **{name: getattr(DEFAULTS, name) for name in COMPARED})
     return (cell.dataset, cell.device, config, "" if across_models else cell.model)
-
-
-_DEFAULTS = TrainConfig()
 
 
 def new_seed() -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from framework_compare.errors import StudyError
@@ -25,15 +25,19 @@ class Progress(NamedTuple):
     """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
     half_widths: the larger half-width of its ratio to the reference of its competitors, as a share; a cell without, or
-    with one over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs. slowness: its mean time
-    over that of the reference, where both have been measured.
+    with one over fewer than LEAST_RUNS blocks, is not in it. slowness: its mean time over that of the reference, where
+    both have been measured.
     """
 
     outcomes: Outcomes
     wall_s: WallSeconds
-    half_widths: Mapping[Cell, float]
-    spent_s: float
+    half_widths: Mapping[Cell, float] = {}
     slowness: Mapping[Cell, float] = {}
+
+    @property
+    def spent_s(self) -> float:
+        """Wall seconds of all runs."""
+        return sum(map(sum, self.wall_s.values()))
 
 
 class Strategy:
@@ -69,6 +73,11 @@ class Strategy:
         """JSON for the study file, with the name under "name"."""
         return {"name": self.name}
 
+    @classmethod
+    def from_dict(cls, document: Document) -> Strategy:
+        """Return the strategy that `to_dict` stored."""
+        return cls()
+
 
 @dataclasses.dataclass(frozen=True)
 class Product(Strategy):
@@ -80,6 +89,10 @@ class Product(Strategy):
 
     def to_dict(self) -> Fields:
         return {**super().to_dict(), **({"sample_s": self.sample_s} if self.sample_s else {})}
+
+    @classmethod
+    def from_dict(cls, document: Document) -> Product:
+        return cls(float(document.get("sample_s", 0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,16 +241,12 @@ def _blocks(rivals: Sequence[Cell], progress: Progress, reference: str) -> list[
     return [(True, [first, *near])] * bool(near or not far) + [(False, [first, *far])] * bool(far)
 
 
-def of_settings(settings: Document, path: object = "the study") -> Strategy:
+def of_settings(settings: Document, path: object) -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
-    made: dict[str, Callable[[Document], Strategy]] = {
-        Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
-        Growth.name: Growth.from_dict,
-        Budget.name: Budget.from_dict,
-    }
+    kinds: dict[str, type[Strategy]] = {kind.name: kind for kind in (Product, Growth, Budget)}
     try:
-        return made[document["name"]](document)
+        return kinds[document["name"]].from_dict(document)
     except (AttributeError, KeyError, TypeError) as error:
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 

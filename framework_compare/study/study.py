@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.duel import run_duel
 from framework_compare.launch.jobs import spec_of
@@ -26,7 +25,6 @@ from framework_compare.paths import file_name
 from framework_compare.plan import searches
 from framework_compare.plan.competitors import misnamed
 from framework_compare.plan.planning import build_graph
-from framework_compare.plan.settings import column
 from framework_compare.protocol import Fields, Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import frames, precision, steadiness, verdicts
@@ -72,8 +70,7 @@ class Study:
         self._wall_s: dict[Cell, list[float]] = {}
         self._peak_bytes: dict[Cell, int] = {}
         self._pace_s: dict[Cell, float] = {}
-        self._crowded = False  # memory did not hold all rivals of a block
-        self._parted: set[int] = set()  # run_ids of rivals that it did not hold
+        self._parted: set[int] = set()  # run_ids of rivals that memory did not hold beside the others of their block
         self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
@@ -110,8 +107,7 @@ class Study:
     def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:
         """New cells with one run each, or one more block of cells that are known."""
         if not set(cells) <= set(progress.outcomes):
-            for cell in cells:
-                self.store.extend(cell)
+            self.store.extend(cells)
             return
         seed = self.store.settings().get("order_seed")
         self.store.add_block(schedules.shuffled(cells, seed, sum(map(len, progress.outcomes.values()))))
@@ -119,19 +115,18 @@ class Study:
 
     def _progress(self) -> Progress:
         """Return the progress, with how sure ratios are and how slow cells if a strategy adds blocks by these."""
-        outcomes, spent_s = self.store.outcomes(), self._spent_s()
+        outcomes = self.store.outcomes()
         if not self.strategy.adds_blocks:
-            return Progress(outcomes, self._wall_s, {}, spent_s)
+            return Progress(outcomes, self._wall_s)
         cells = [cell for _, cell in self.store.cells()]
-        settings = ({column(name): value for name, value in cell.config.to_dict().items()} for cell in cells)
         ends = ("ok" if {*outcomes[cell]} == {"ok"} else "failed" for cell in cells)
-        rows = [{**own, **verdicts.row_of(cell), "status": end} for cell, own, end in zip(cells, settings, ends)]
+        rows = [{**verdicts.row_of(cell), "status": end} for cell, end in zip(cells, ends)]
         times, to = frames.looked_blocks(self.store), self.strategy.reference
         beside = {cells[place]: one for place, one in precision.to_reference(rows, times, to).items()}
         ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}
         half_widths = {cell: ratio.half_width for cell, ratio in ratios.items() if ratio.half_width is not None}
         slowness = {cell: one.slowness for cell, one in beside.items()}
-        return Progress(outcomes, self._wall_s, half_widths, spent_s, slowness)
+        return Progress(outcomes, self._wall_s, half_widths, slowness)
 
     def _spent_s(self) -> float:
         return sum(map(sum, self._wall_s.values()))
@@ -165,10 +160,11 @@ class Study:
             return group
         paces = self.store.paces(group[0][2])
         anchor = schedules.anchor(group, paces, self.options.across_models, self.strategy.reference)
-        if anchor and (found := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
+        if anchor and (added := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
             labels = ", ".join(cell.label for _, cell, _ in group)
             self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
-            return found
+            run_id, block = added
+            return [(run_id, anchor, block), *((one, cell, block) for one, cell, _ in group)]
         return group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
@@ -195,60 +191,56 @@ class Study:
                 ended = environment if isinstance(environment, Run) else Run("failed", refused or "")
                 self._end({run_id: (cell, ended)})
             else:
-                able.append((run_id, cell, block, environment))
-        for number, (_, cell, _, _) in enumerate(able, start=done + 1):
+                able.append((run_id, cell, block))
+        for number, (_, cell, _) in enumerate(able, start=done + 1):
             self.watcher.begin(cell, number, max(total, done + len(able)))  # an anchor is not among those planned
         if len(able) > 1:
             return self._run_in_turns(able)
-        for run_id, cell, _, environment in able:
-            self._run_alone(run_id, cell, environment)
+        for run_id, cell, _ in able:
+            self._run_alone(run_id, cell)
         return []
 
-    def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
+    def _run_in_turns(self, able: Sequence[Planned]) -> list[Planned]:
         """Run rivals; those that memory could not hold beside the others are left."""
-        if self._crowded or self.strategy.reference:  # all are compared with the anchor, which must be among those held
-            able = sorted(able, key=lambda one: self._anchors_first(one[1]))
+        reference = self.strategy.reference
+        if self._parted or reference:  # all are compared with the anchor, which must be among those held
+            able = sorted(able, key=lambda one: (one[1].framework != reference, self._pace_s.get(one[1], math.inf)))
         duel = able[0][0]  # memory always holds the first
-        with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
+        with self._begun([(run_id, cell) for run_id, cell, _ in able]):
             members = [
                 Member(
                     f"run {run_id} ({cell.framework})",
-                    self._spec(run_id, cell, environment, turns=True),
+                    self._spec(run_id, cell, turns=True),
                     functools.partial(self.watcher.event, cell),
                     self._peak_bytes.get(cell, 0),
                 )
-                for run_id, cell, _, environment in able
+                for run_id, cell, _ in able
             ]
             with one_timing(self.watcher.say):
                 outcomes = run_duel(members, f"{self.store.settings().get('order_seed')}-{duel}")
         ended, left, again = {}, [], []
-        for (run_id, cell, block, environment), (run, rivals) in zip(able, outcomes):
+        for (run_id, cell, block), (run, rivals) in zip(able, outcomes):
             if run is None:
                 left.append((run_id, cell, block))
             elif rivals and run.status == "out-of-memory":  # perhaps for its rivals' sake
-                again.append((run_id, cell, environment))
+                again.append((run_id, cell))
             else:
                 why = None if run.slices or run.status != "ok" else NO_RIVAL
                 ended[run_id] = cell, dataclasses.replace(run, duel=duel if run.slices else None, alone_why=why)
         self._end(ended)
-        for run_id, cell, environment in again:
-            self._run_alone(run_id, cell, environment, CROWDED_OUT)
-        self._crowded = self._crowded or bool(left)
+        for run_id, cell in again:
+            self._run_alone(run_id, cell, CROWDED_OUT)
         self._parted.update(run_id for run_id, *_ in left)
         if len(left) < len(able) - 1:
             return left
-        environments = {run_id: environment for run_id, _, _, environment in able}
         for run_id, cell, _ in left:
-            self._run_alone(run_id, cell, environments[run_id], NO_ROOM)
+            self._run_alone(run_id, cell, NO_ROOM)
         return []
 
-    def _anchors_first(self, cell: Cell) -> tuple[bool, float]:
-        return cell.framework != self.strategy.reference, self._pace_s.get(cell, math.inf)
-
-    def _run_alone(self, run_id: int, cell: Cell, environment: Environment, why: str | None = None) -> None:
+    def _run_alone(self, run_id: int, cell: Cell, why: str | None = None) -> None:
         """Run one worker without rivals and record it; why: what keeps it from taking turns, if not its own settings."""
         with self._begun([(run_id, cell)]):
-            spec = self._spec(run_id, cell, environment)
+            spec = self._spec(run_id, cell)
             with one_timing(self.watcher.say):
                 run = run_worker(spec, functools.partial(self.watcher.event, cell))
         self._end({run_id: (cell, dataclasses.replace(run, alone_why=why or schedules.why_alone(cell)))})
@@ -306,8 +298,10 @@ class Study:
             warnings=(*_warnings(cell, run), *[PARTED] * (run_id in self._parted and run.duel is not None)),
         )
 
-    def _spec(self, run_id: int, cell: Cell, environment: Environment, turns: bool = False) -> WorkerSpec:
-        graph, task = build_graph(cell.model, cell.config, self._task_of(cell)), self._task_of(cell)
+    def _spec(self, run_id: int, cell: Cell, turns: bool = False) -> WorkerSpec:
+        environment, task = self._ready.of(cell), self._task_of(cell)
+        assert not isinstance(environment, Run)
+        graph = build_graph(cell.model, cell.config, task)
         of_arrays = task is not None
         tasks = self._candidates(cell, task) if task is not None and searches.is_search(cell.model) else ()
         job = Job(

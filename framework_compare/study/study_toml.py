@@ -41,19 +41,29 @@ def stated(request: Request) -> Fields:
     defaults = Request([], [])
     given = {name: getattr(request, name) for name in FIELDS if name not in PRIVATE}
     kept = {name: value for name, value in given.items() if value != getattr(defaults, name)}
-    kept["models"] = [_model_in(Path.cwd(), one) for one in models]
     if request.rungs is not None:
         kept["rungs"] = dict(request.rungs)
-    if request.dataset is not None:
-        kept["dataset"] = [_absolute(one) for one in _listed(request.dataset)]
-    settings = {**request.settings, **_own_loss(Path.cwd(), request.settings)}
-    return {name: _plain(value) for name, value in {**kept, **settings}.items() if value not in (None, {})}
+    located = _located(Path.cwd(), {**kept, **request.settings})
+    return {name: _plain(value) for name, value in located.items() if value not in (None, {})}
 
 
-def _own_loss(folder: Path, given: Document) -> Fields:
-    """A loss function of a file that lies in the folder, by its whole path."""
-    loss = given.get("loss_function")
-    return {"loss_function": _model_in(folder, loss)} if isinstance(loss, str) else {}
+def _located(folder: Path, given: Document) -> Fields:
+    """Keywords of a request, with data sets and files of models and losses that lie in a folder by their whole paths."""
+    found = dict(given)
+    for name, find in (("dataset", _data_in), ("models", _model_in)):
+        if name in found:
+            found[name] = [find(folder, one) for one in _listed(found[name])]
+    if "loss_function" in found:
+        found["loss_function"] = _model_in(folder, found["loss_function"])
+    return found
+
+
+def _data_in(folder: Path, dataset: object) -> object:
+    """A data set by its whole path where it lies in the folder, else as named."""
+    if not isinstance(dataset, (str, os.PathLike)) or registry.data_source(os.fspath(dataset)) is not None:
+        return dataset
+    path = folder / dataset
+    return str(path) if path.exists() else dataset
 
 
 def _model_in(folder: Path, model: object) -> object:
@@ -90,11 +100,7 @@ def read(path: str | os.PathLike[str], more: Document) -> Fields:
     allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
         check_name(f"key of {file.name}", name, allowed)
-    if "dataset" in document:
-        document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
-    if "models" in document:
-        document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
-    request = {**document, **_own_loss(file.absolute().parent, document), **more}
+    request = {**_located(file.absolute().parent, document), **more}
     for name in ("frameworks", "models"):
         if name not in request:
             raise UsageError(
@@ -116,19 +122,6 @@ def _text_of(file: Path) -> str:
 
 def _listed(value: object) -> Sequence[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)) else [value]
-
-
-def _absolute(dataset: str | os.PathLike[str]) -> str:
-    name = os.fspath(dataset)
-    return str(Path(name).absolute()) if registry.data_source(name) is None and Path(name).exists() else str(name)
-
-
-def _beside(file: Path, dataset: object) -> object:
-    """A data set of a file: its name, or the path of what lies beside the file."""
-    if not isinstance(dataset, str) or registry.data_source(dataset) is not None:
-        return dataset
-    path = file.absolute().parent / dataset
-    return str(path) if path.exists() else dataset
 
 
 def _plain(value: object) -> object:

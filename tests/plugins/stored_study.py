@@ -62,13 +62,13 @@ def recorded(folder, cells, runs, repeats=1, **fields):
 
 
 def rows(store, table):
-    return store.select(f"SELECT * FROM {table}")[1]
+    return store.select(f"SELECT * FROM {table}")
 
 
 def selected(folder, query):
     """Rows of a stored study."""
     with Store.open(folder) as store:
-        return store.select(query)[1]
+        return store.select(query)
 
 
 def parity_row(text):

@@ -8,7 +8,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph, needed
-from framework_compare.graph.node import Node, Shape
+from framework_compare.graph.node import Node, Shape, feature_axis
 from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
 from framework_compare.importers.common import views
@@ -123,7 +123,7 @@ class GraphReader:
         return made.node, made.view
 
     def feature_axis(self, name: str) -> int:
-        return 0 if len(self.shapes[name]) == 3 else len(self.shapes[name]) - 1
+        return feature_axis(self.shapes[name])
 
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]

@@ -254,9 +254,13 @@ class GraphReader:
             if node.op.startswith(MISSING) and node.op != MISSING:
                 places.setdefault(node.op[len(MISSING) :], []).append(self._where[node.name])
         if places:
-            kinds = len({node.op for node in nodes} - {MISSING})
-            words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
-            raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+            raise inexpressible(places, len({node.op for node in nodes} - {MISSING}))
+
+
+def inexpressible(places: Mapping[str, Sequence[str]], kinds: int) -> UsageError:
+    """The error that names each kind of layer that cannot be expressed, of so many kinds, and where it stands."""
+    words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
+    return UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
 
 
 def _output_words(task: Task) -> str:

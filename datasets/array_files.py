@@ -9,15 +9,11 @@ from typing import IO
 import numpy as np
 
 from framework_compare.datasets.columns import Arrays, Source, check_lengths, check_memory, names_of
-from framework_compare.datasets.source_files import source
+from framework_compare.datasets.source_files import PARTS, one_line, source
 from framework_compare.errors import DataError
 from framework_compare.protocol import Fields
 
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
+PART_OF = {word: part for part, words in PARTS.items() for word in words}
 
 
 def read_npz(path: Path) -> Source:
@@ -80,7 +76,7 @@ def _array(file: IO[bytes], size: int, where: str) -> np.ndarray:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = read(head)
     except (ValueError, KeyError, EOFError, SyntaxError) as error:
-        raise DataError(f"{where} is not a numpy array: {' '.join(str(error).split())[:200]}; save it again") from None
+        raise DataError(f"{where} is not a numpy array: {one_line(error)}; save it again") from None
     if dtype.hasobject:
         raise DataError(
             f"{where} contains Python objects, which may run code when they are opened; it is not opened: save numbers"
@@ -103,7 +99,7 @@ def _array(file: IO[bytes], size: int, where: str) -> np.ndarray:
 
 def of_arrays(name: str, where: str, arrays: Arrays, facts: Fields) -> Source:
     """Arrays whose names may say their part: x_train and x_test, or train_x; others have one part."""
-    parts: dict[str, dict[str, np.ndarray]] = {"train": {}, "validation": {}, "test": {}}
+    parts: dict[str, dict[str, np.ndarray]] = {part: {} for part in PARTS}
     plain = {}
     for full, array in arrays.items():
         part, base = _part_of(full)
@@ -128,8 +124,8 @@ def _part_of(name: str) -> tuple[str, str]:
     """The part of the data that a name says, "" for none, and what is left of it."""
     first, _, rest = name.partition("_")
     front, _, last = name.rpartition("_")
-    if front and last.lower() in SPLITS:
-        return SPLITS[last.lower()], front
-    if rest and first.lower() in SPLITS:
-        return SPLITS[first.lower()], rest
+    if front and last.lower() in PART_OF:
+        return PART_OF[last.lower()], front
+    if rest and first.lower() in PART_OF:
+        return PART_OF[first.lower()], rest
     return "", name

@@ -256,15 +256,6 @@ def majority_outputs(train: np.ndarray, count: int, classes: int) -> np.ndarray:
     return outputs
 
 
-def file_checksum(path: str | os.PathLike[str]) -> str:
-    """sha256 of a file, hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _member(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _NAMED)
     info.create_system = 3  # else the operating system's number is among the bytes

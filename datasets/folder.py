@@ -13,11 +13,13 @@ from typing import Callable, ClassVar, Iterator, Sequence
 import numpy as np
 
 from framework_compare.datasets import image_check
+from framework_compare.datasets.image_check import subfolders
+from framework_compare.datasets.source_files import PARTS
 from framework_compare.errors import DataError
 from framework_compare.paths import write_whole
 from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 
-SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+SPLITS = frozenset(word for words in PARTS.values() for word in words)
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
 Progress = Callable[[int, int], None]
@@ -162,17 +164,13 @@ def _select(files: ImageFiles, keep: Sequence[int]) -> ImageFiles:
 
 def _class_folders(root: Path) -> list[Path]:
     """Class folders in name order; of all splits where every folder of the root that holds folders is a split."""
-    top = _subfolders(root)
+    top = subfolders(root)
     if not top:
         raise DataError(f"data set folder {str(root)!r} has no class folders in it; one folder per class is needed")
-    below = {folder: _subfolders(folder) for folder in top if folder.name.lower() in SPLITS}
+    below = {folder: subfolders(folder) for folder in top if folder.name.lower() in SPLITS}
     if len(below) == len(top) and all(below.values()):
         return [folder for split in top for folder in below[split]]
     return top
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(Path(entry.path) for entry in image_check.scan(folder) if image_check.is_folder(entry))
 
 
 def _class_order(root: Path, found: Sequence[str], classes: Sequence[str] | None) -> tuple[str, ...]:

@@ -18,13 +18,13 @@ import numpy as np
 from framework_compare.batches import preprocess
 from framework_compare.batches.arrays import Pixels
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split, majority_outputs
-from framework_compare.datasets.image_check import is_folder, scan, sniff
-from framework_compare.datasets.source_files import read_bytes, read_lines, source, stand_in
+from framework_compare.datasets.image_check import is_folder, scan, sniff, subfolders
+from framework_compare.datasets.source_files import PARTS, read_bytes, read_lines, source, stand_in
 from framework_compare.errors import DataError, UsageError, check_count
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Fields
 
-SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "test", "testing")}
+SPLITS = {"train": PARTS["train"], "validation": (*PARTS["validation"], *PARTS["test"])}
 ANNOTATIONS = "val_annotations.txt"
 GUAVA = ("canker", "dot", "healthy", "mummification", "phytopthora", "rust", "scab", "styler_root")
 SIZE = 32
@@ -89,7 +89,7 @@ def from_folders(name: str, path: Path, image_size: int) -> ArrayData:
                 f"folder {str(path)!r} has no folder of the {split} split; it must be called {' or '.join(names)}"
             )
         folders[split] = found
-    classes = _subfolders(folders["train"])
+    classes = [folder.name for folder in subfolders(folders["train"])]
     if len(classes) < 2:
         raise DataError(f"folder {str(folders['train'])!r} has {len(classes)} class folders; at least two are needed")
     rows = {"train": _rows_by_class(folders["train"], classes)}
@@ -114,12 +114,8 @@ def _generated(
     return image_data(name, train, validation, names, stand_in(seed))
 
 
-def _subfolders(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in scan(folder) if is_folder(entry))
-
-
 def _rows_by_class(folder: Path, classes: Sequence[str]) -> list[tuple[str, int]]:
-    unknown = [name for name in _subfolders(folder) if name not in classes]
+    unknown = [inner.name for inner in subfolders(folder) if inner.name not in classes]
     if unknown:
         raise DataError(
             f"folder {str(folder)!r} has class {unknown[0]!r}, which the train split lacks; remove or add it"

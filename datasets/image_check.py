@@ -74,6 +74,11 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def subfolders(folder: Path) -> list[Path]:
+    """Its folders by name, hidden ones left out."""
+    return [Path(entry.path) for entry in scan(folder) if is_folder(entry)]
+
+
 def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None] | None = None) -> dict[str, Verdict]:
     """The verdict on each of `files` (absolute, below `root`) that is an image or claims to be one.
 

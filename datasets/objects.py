@@ -9,6 +9,7 @@ import numpy as np
 
 from framework_compare.datasets.array_files import of_arrays
 from framework_compare.datasets.columns import Source, check_memory, free_bytes, names_of, stacked, text_array
+from framework_compare.datasets.source_files import one_line
 from framework_compare.errors import DataError
 from framework_compare.protocol import Fields
 
@@ -57,9 +58,9 @@ def _is_array(given: object) -> bool:
 
 def _array(given: Any, name: str, where: str) -> np.ndarray:
     try:
-        array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        array = np.asarray(_plain(given))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{where}: {name} is not an array: {' '.join(str(error).split())[:200]}") from None
+        raise DataError(f"{where}: {name} is not an array: {one_line(error)}") from None
     if array.dtype.kind in "OU":
         rows = list(given)
         return text_array(rows) if all(isinstance(row, str) for row in rows) else stacked(rows, name, where)
@@ -82,8 +83,7 @@ def _samples(given: Any, where: str) -> dict[str, np.ndarray]:
         except DataError:
             raise
         except Exception as error:
-            words = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            raise DataError(f"{where} fails at sample {number}: {words}") from error
+            raise DataError(f"{where} fails at sample {number}: {type(error).__name__}: {one_line(error)}") from error
         rows.append(row)
         first_bytes = first_bytes or sum(np.asarray(value).nbytes for value in _named(row, where, 0).values())
         if number % CHECKED_EVERY == 0 and number * first_bytes > most:

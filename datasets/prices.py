@@ -32,13 +32,12 @@ class Series:
 
 def ibm(path: Path | None = None, *, column: str = "High", window: int = 60, seed: int = 0) -> ArrayData:
     """IBM as the notebook splits it: the last 3,020 days, of which the last 251 validate; 2,709 + 251 windows of 60."""
-    generated = 3020 if path is None else None
-    return prices(path, column=column, window=window, last_days=3020, validation=251, seed=seed, days=generated)
+    return prices(path, column=column, window=window, last_days=3020, validation=251, seed=seed)
 
 
 def google(path: Path | None = None, *, column: str = "Close", window: int = 30, seed: int = 0) -> ArrayData:
     """Google: 80 % of the days train, windows of 30; 1,688 windows train of the 2,148 days of the bokeh form."""
-    return prices(path, column=column, window=window, validation=0.2, seed=seed, days=2148 if path is None else None)
+    return prices(path, column=column, window=window, validation=0.2, seed=seed, days=2148)
 
 
 def prices(
@@ -49,7 +48,7 @@ def prices(
     validation: int | float = 0.2,
     last_days: int | None = None,
     seed: int = 0,
-    days: int | None = None,
+    days: int = 3020,
 ) -> ArrayData:
     """Windows (window, 1) of a CSV file of daily prices and the price of the day after each.
 
@@ -57,7 +56,7 @@ def prices(
     a generated series. A validation window may reach back into the training part, as the notebook's do. DataError:
     missing column, several tickers, a price that is not a number, dates that do not rise, a series shorter than the window.
     """
-    make = functools.partial(generate, days or 3020)
+    make = functools.partial(generate, days)
     series, facts = read_or_generate(path, ("*.csv",), "prices", lambda file: read(file, column), make, seed)
     if last_days is not None:
         series = Series(series.dates[-last_days:], series.values[-last_days:], series.origin)

@@ -17,6 +17,8 @@ from framework_compare.protocol import Fields
 
 csv.field_size_limit(1 << 24)
 MOST_BYTES = 1 << 31  # of a packed file, unpacked
+# What folders, arrays and splits are called that are a part of the data.
+PARTS = {"train": ("train", "training"), "validation": ("val", "valid", "validation"), "test": ("test", "testing")}
 
 # sha256 of public files, as they were read when the project's own counts were made
 KNOWN = {
@@ -136,9 +138,18 @@ def source(paths: Iterable[Path]) -> list[Fields]:
     """Name, sha256 and, where it is a public file, its description, for a data set's facts."""
     described = []
     for path in paths:
-        checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+        checksum = file_checksum(path)
         described.append({"file": path.name, "sha256": checksum, "known_as": KNOWN.get(checksum)})
     return described
+
+
+def file_checksum(path: Path) -> str:
+    """sha256 of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def one_file(path: Path, patterns: Sequence[str], what: str) -> Path:
@@ -165,6 +176,11 @@ def read_or_generate(
         return generate(seed), stand_in(seed)
     file = one_file(path, patterns, what)
     return read(file), {"generated": False, "source": source([file])}
+
+
+def one_line(error: object) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())[:200]
 
 
 def stand_in(seed: int) -> Fields:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from framework_compare.batches.preprocess import to_rgb
 from framework_compare.datasets.columns import Arrays, OtherType, Source, check_memory, column_of, stacked, text_array
-from framework_compare.datasets.source_files import check_once, read_table, source
+from framework_compare.datasets.source_files import check_once, one_line, read_table, source
 from framework_compare.errors import DataError
 from framework_compare.protocol import Fields
 
@@ -48,7 +48,7 @@ def read_parquet(path: Path) -> Source:
     except DataError:
         raise
     except Exception as error:  # pyarrow has errors of its own for damaged files
-        raise DataError(f"{where} cannot be read as Parquet: {_line(error)}; save it again") from None
+        raise DataError(f"{where} cannot be read as Parquet: {one_line(error)}; save it again") from None
     return Source(path.stem, where, _columns(table, where), facts={"source": source([path])})
 
 
@@ -95,9 +95,9 @@ def _read_split(ipc: ModuleType, folder: Path) -> tuple[Arrays, list[Path], dict
                 tables.append(ipc.open_stream(mapped).read_all())
         table = pyarrow.concat_tables(tables)
     except FileNotFoundError as error:
-        raise DataError(f"{where} lacks a file that its {STATE} names: {_line(error)}") from None
+        raise DataError(f"{where} lacks a file that its {STATE} names: {one_line(error)}") from None
     except Exception as error:
-        raise DataError(f"{where} cannot be read as a saved data set: {_line(error)}; save it again") from None
+        raise DataError(f"{where} cannot be read as a saved data set: {one_line(error)}; save it again") from None
     info = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {})
     features = info.get("features", {})
     classes = {name: one["names"] for name, one in features.items() if one.get("_type") == "ClassLabel"}
@@ -108,7 +108,7 @@ def _json(path: Path) -> Fields:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"file {str(path)!r} cannot be read: {_line(error)}; save the data set again") from None
+        raise DataError(f"file {str(path)!r} cannot be read: {one_line(error)}; save the data set again") from None
     return document if isinstance(document, dict) else {}
 
 
@@ -160,7 +160,3 @@ def _pyarrow(where: str, module: str) -> ModuleType:
         return importlib.import_module(f"pyarrow.{module}")
     except ImportError:
         raise DataError(f"{where} needs pyarrow to be read: {PARQUET}") from None
-
-
-def _line(error: object) -> str:
-    return " ".join(str(error).split())[:200]

@@ -8,7 +8,7 @@ import numpy as np
 
 from framework_compare.datasets.arrays import ArrayData, Baseline, Split
 from framework_compare.datasets.columns import Source
-from framework_compare.datasets.source_files import one_file, read_text, source, stand_in
+from framework_compare.datasets.source_files import one_file, one_line, read_text, source, stand_in
 from framework_compare.errors import DataError, check_count
 from framework_compare.graph import Field, Task
 from framework_compare.protocol import Document, Fields
@@ -122,8 +122,9 @@ def _encoded(texts: list[str], tokenizer: Path) -> tuple[np.ndarray, int]:
     try:
         known = tokenizers.Tokenizer.from_file(str(tokenizer))
     except Exception as error:  # it raises Exception itself
-        words = " ".join(str(error).split())[:200]
-        raise DataError(f"tokenizer {str(tokenizer)!r} cannot be read: {words}; give a tokenizer.json") from None
+        raise DataError(
+            f"tokenizer {str(tokenizer)!r} cannot be read: {one_line(error)}; give a tokenizer.json"
+        ) from None
     ids = [number for text in texts for number in known.encode(text, add_special_tokens=False).ids]
     return np.array(ids, np.int64), int(known.get_vocab_size())
 

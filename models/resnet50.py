@@ -11,21 +11,18 @@ EXPANSION = 4
 
 
 def build(num_classes: int = 3, image_size: int = 224) -> Graph:
-    return _resnet50("resnet50", num_classes, image_size, stride_in_3x3=False)
+    g = GraphBuilder("resnet50", num_classes=num_classes, image_size=image_size)
+    return _layers(g, num_classes, stride_in_3x3=False)
 
 
 def build_v1_5(num_classes: int = 3, image_size: int = 224) -> Graph:
-    return _resnet50("resnet50_v1_5", num_classes, image_size, stride_in_3x3=True)
+    g = GraphBuilder("resnet50_v1_5", num_classes=num_classes, image_size=image_size)
+    return _layers(g, num_classes, stride_in_3x3=True)
 
 
 def build_for(task: Task) -> Graph:
     """`build`, for small images such as CIFAR-10's: of 32 pixels the last stage sees one."""
     return _layers(GraphBuilder("resnet50", task), task.outputs, stride_in_3x3=False)
-
-
-def _resnet50(name: str, num_classes: int, image_size: int, *, stride_in_3x3: bool) -> Graph:
-    g = GraphBuilder(name, num_classes=num_classes, image_size=image_size)
-    return _layers(g, num_classes, stride_in_3x3=stride_in_3x3)
 
 
 def _layers(g: GraphBuilder, num_classes: int, *, stride_in_3x3: bool) -> Graph:

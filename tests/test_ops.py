@@ -279,7 +279,7 @@ def test_gradients_of_angles_are_those_of_the_parameter_shift():
         (node("Maxout", pieces=3), [(5, 4)], r"cannot group the features of shape \(5, 4\) by 3"),
         (node("Embedding", num_embeddings=3, embedding_dim=2), [(5, 4)], r"expects tokens \(steps,\), gets shape"),
         (CASES["conv1d-valid"][0], [(3, 6)], "a window of 4 steps does not fit 3"),
-        (node("Mul", "a", "b"), [(5, 4), (4,)], r"cannot multiply \(5, 4\) and \(4,\)"),
+        (node("Mul", "a", "b"), [(5, 4), (4,)], r"Mul cannot broadcast \(5, 4\) and \(4,\)"),
         (node("Conv2d", **CHANNELS, kernel=3, stride=1, padding=0, dilation=4), [(3, 8, 8)], "9x9 window does not fit"),
         (node("MaxPool2d", kernel=2, stride=2, padding=[0, 1, 0, 1]), [(3, 8, 8)], "is not symmetric"),
         (node("Slice", axis=1, start=3, end=9), [(3, 8, 8)], "cannot take 3 to 9 of axis 1"),

@@ -20,8 +20,8 @@ import numpy as np
 
 from framework_compare.graph.attention import relative_index, rotary_tables, shift_mask
 from framework_compare.graph.network import Graph
-from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
-from framework_compare.graph.ops import OPS
+from framework_compare.graph.node import IMAGE, Node, Shape
+from framework_compare.graph.ops import OPS, concat_axis
 from framework_compare.graph.primitives import ALONG, REDUCTIONS, constant_array
 from framework_compare.graph.program import Lowering, Program, Step, permuted, reshaped
 from framework_compare.graph.window import Window
@@ -172,7 +172,7 @@ def _split(to: Lowering, node: Node, shape: Shape) -> None:
 
 def _concat(to: Lowering, node: Node, shape: Shape) -> None:
     """Values without a batch are repeated for each sample of the others."""
-    axis = to.axis(node.attrs.get("axis", feature_axis(shape)), len(shape))
+    axis = to.axis(concat_axis(node, shape), len(shape))
     like = next((name for name in node.inputs if name not in to.shared), "")
     inputs = [
         to.append(f"{node.name}.repeated{number}", "Repeat", [name, like], {"shape": to.shapes[name]}, to.shapes[name])

@@ -66,14 +66,6 @@ def _maxout_shape(node: Node, shape: Shape) -> Shape:
     return (*shape[:-1], shape[-1] // pieces)
 
 
-def _broadcast_shape(node: Node, first: Shape, second: Shape) -> Shape:
-    """Each axis is the same in both, or 1 in one of them."""
-    if len(first) != len(second) or any(a != b and 1 not in (a, b) for a, b in zip(first, second)):
-        verb = "add" if node.op == "Add" else "multiply"
-        raise UsageError(f"layer {node.name}: cannot {verb} {first} and {second}")
-    return tuple(map(max, first, second))
-
-
 def concat_axis(node: Node, shape: Shape) -> int:
     """Axis of a shape without the batch along which a Concat joins: that of the features unless it names one."""
     axis: int = node.attrs.get("axis", feature_axis(shape))
@@ -192,8 +184,6 @@ OPS: Dict[str, Op] = {
     "GlobalAvgPool": Op(image_ops.global_avgpool_shape),
     "Flatten": Op(lambda node, shape: (math.prod(shape),)),
     "Linear": Op(_linear_shape, _linear_parameters, _weight_macs(_linear_parameters)),
-    "Add": Op(_broadcast_shape),
-    "Mul": Op(_broadcast_shape),
     "Embedding": Op(_embedding_shape, _embedding_parameters),
     "LSTM": Op(_recurrent_shape, _lstm_parameters, _weight_macs(_lstm_parameters, 2), _weight_macs(_lstm_parameters)),
     "GRU": Op(_recurrent_shape, _gru_parameters, _weight_macs(_gru_parameters, 2), _weight_macs(_gru_parameters)),
@@ -222,7 +212,7 @@ OPS: Dict[str, Op] = {
     "Constant": Op(primitives.constant_shape),
     "GroupNorm": Op(primitives.groupnorm_shape, lambda node: affine(node, node.attrs["channels"])),
     **dict.fromkeys((*primitives.UNARY, *ACTIVATIONS, "Dropout", "StochasticDepth"), Op(_same)),
-    **dict.fromkeys((*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),
+    **dict.fromkeys((*primitives.BINARY, *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),
     **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
     **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),
     "Reshape": Op(primitives.reshape_shape),

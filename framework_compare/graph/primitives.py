@@ -63,12 +63,10 @@ def _refuse(node: Node, why: str) -> UsageError:
 
 
 def broadcast_shape(node: Node, *shapes: Shape) -> Shape:
-    """Each axis is the same in all, or 1."""
-    if len({len(shape) for shape in shapes}) > 1:
-        raise _refuse(node, f"of values of different ranks: {', '.join(map(str, shapes))}")
-    out = tuple(max(sizes) for sizes in zip(*shapes))
-    if any(size not in (1, wide) for shape in shapes for size, wide in zip(shape, out)):
-        raise _refuse(node, f"does not join {', '.join(map(str, shapes))}")
+    """All have one rank; each axis is the same in all, or 1."""
+    out = tuple(map(max, zip(*shapes)))
+    if any(len(shape) != len(out) or any(one not in (1, wide) for one, wide in zip(shape, out)) for shape in shapes):
+        raise _refuse(node, f"cannot broadcast {' and '.join(map(str, shapes))}")
     return out
 
 

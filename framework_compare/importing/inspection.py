@@ -1,7 +1,7 @@
 """What an imported model is made of, and which frameworks lack an op of it: known before anything trains."""
 
 import math
-from typing import Dict, List, Sequence
+from typing import Dict, List
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -36,10 +36,10 @@ def summary(graph: Graph) -> str:
     return f"{counts}, {graph.macs() / 1e6:,.1f} M MACs per {what}"
 
 
-def missing_ops(graph: Graph, frameworks: Sequence[str] = ()) -> Dict[str, List[str]]:
+def missing_ops(graph: Graph) -> Dict[str, List[str]]:
     """Return a graph's undeclared ops by framework; an adapter given as a file is only asked when it runs."""
     asked = {}
-    for name in frameworks or registry.PLAIN:
+    for name in registry.PLAIN:
         target = registry.framework(name).trainer
         if ".py:" in target or "/" in target:
             continue

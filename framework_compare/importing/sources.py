@@ -11,16 +11,23 @@ from framework_compare.errors import UsageError
 
 MODULE_FILE = "file"
 ZOOS = ("torchvision", "timm", "transformers")  # "torchvision:resnet18", "transformers:gpt2:n_layer=2"
-PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
-WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
 ONNX, KERAS, KERAS_FILE = "onnx", "keras", "keras-file"
-OTHER_FORMATS = (".h5", ".pb", ".tflite")
 # The first byte of a file that may be one: of ONNX the number and type of a field that a model has.
 ONNX_BEGINS, KERAS_BEGINS = (0x08, 0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72, 0xA2, 0xCA, 0xD2), (0x50,)
 FORMS = (
     '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "timm:NAME",'
     ' "transformers:NAME:KEY=VALUE,...", an nn.Module, a keras.Model'
 )
+# By the ending of a file that is not read, what is said behind its name.
+REFUSED = {
+    **dict.fromkeys(
+        (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib"),
+        ": such a file may run code when it is opened, and it contains weights without layers; it is not opened. Name the"
+        " function that makes the model and loads them: FILE.py:FUNCTION",
+    ),
+    **dict.fromkeys((".safetensors", ".npz", ".npy"), f", which contains weights without layers; allowed: {FORMS}"),
+    **dict.fromkeys((".h5", ".pb", ".tflite"), f"; files of that kind are not read; allowed: {FORMS}"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +77,8 @@ def source_of(model: object) -> Optional[Source]:
             what = "not an ONNX file, or truncated" if suffix == ".onnx" else "not a .keras file"
             raise UsageError(f"model is {text!r}, which is {what}")
         return Source(suffix[1:], text, Path(text).stem, path=place)
-    if suffix in PICKLES:
-        raise UsageError(
-            f"model is {text!r}: such a file may run code when it is opened, and it contains weights without layers; it is not"
-            " opened. Name the function that makes the model and loads them: FILE.py:FUNCTION"
-        )
-    if suffix in WEIGHTS_ONLY:
-        raise UsageError(f"model is {text!r}, which contains weights without layers; allowed: {FORMS}")
-    if suffix in OTHER_FORMATS:
-        raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
+    if suffix in REFUSED:
+        raise UsageError(f"model is {text!r}{REFUSED[suffix]}")
     return None
 
 

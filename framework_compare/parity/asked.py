@@ -20,14 +20,7 @@ ORACLE_SPEED = (2e8, 3e9, 2e10)
 CURVE_RUNS = 5  # of the oracle for a loss curve: in float64, and those of its yardstick
 # Of a worker: batches of the cell's own size that levels 1 and 2 train on, and the workers that a whole verdict starts.
 PASSES, STARTS = 4, 3
-
-
-class Check(NamedTuple):
-    """One verdict to be sought: its graph, and what it is asked in."""
-
-    framework: str
-    graph: Graph
-    config: TrainConfig
+Check = tuple[Graph, TrainConfig]  # one verdict or curve to be sought
 
 
 class CheckForecast(NamedTuple):
@@ -82,7 +75,7 @@ def _largest_bytes(graph: Graph, config: TrainConfig) -> int:
 def of_checks(checks: Iterable[Check], known: int = 0) -> CheckForecast:
     """Estimate checks with unknown verdicts. A reference is made once per graph and precision, for all frameworks."""
     checks, made, seconds, questions = list(checks), set(), Range(0, 0, 0), Questions()
-    for _, graph, config in checks:
+    for graph, config in checks:
         batch = max(questions.batch_size, least_batch(graph)) * len(replicas_of(config))
         if (id(graph), config.precision, config.batch_size) not in made:
             made.add((id(graph), config.precision, config.batch_size))
@@ -96,7 +89,7 @@ def of_checks(checks: Iterable[Check], known: int = 0) -> CheckForecast:
 def of_curves(checks: Iterable[Check], steps: int) -> CheckForecast:
     """Estimate loss curves: the oracle's once per graph, and one per framework and execution."""
     checks, made, seconds = list(checks), set(), Range(0, 0, 0)
-    for _, graph, config in checks:
+    for graph, config in checks:
         if id(graph) not in made:
             made.add(id(graph))
             seconds = seconds.plus(_oracle(graph, CURVE_RUNS * steps * config.batch_size))

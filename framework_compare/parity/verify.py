@@ -138,7 +138,7 @@ def forecast(combinations: Sequence[Combination], where: Where = Where(), fresh:
         if name in ready and not fresh and checker.cached(*one) is not None:
             known += 1
         else:
-            left.append(asked.Check(name, planning.build_graph(one.model, one.config, one.task), one.config))
+            left.append((planning.build_graph(one.model, one.config, one.task), one.config))
     return asked.of_checks(left, known)._replace(lacks=tuple(lacks))
 
 

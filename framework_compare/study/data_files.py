@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.datasets.arrays import file_checksum
 from framework_compare.datasets.dataset import Dataset
+from framework_compare.datasets.source_files import file_checksum
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.graph import Graph, Task, initial_pieces
 from framework_compare.graph.imported_model import ImportedModel

@@ -8,7 +8,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph, needed
-from framework_compare.graph.node import Node, Shape
+from framework_compare.graph.node import Node, Shape, feature_axis
 from framework_compare.graph.ops import ACTIVATIONS, OPS
 from framework_compare.graph.task import Task
 from framework_compare.importers.common import views
@@ -123,7 +123,7 @@ class GraphReader:
         return made.node, made.view
 
     def feature_axis(self, name: str) -> int:
-        return 0 if len(self.shapes[name]) == 3 else len(self.shapes[name]) - 1
+        return feature_axis(self.shapes[name])
 
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]
@@ -254,9 +254,13 @@ class GraphReader:
             if node.op.startswith(MISSING) and node.op != MISSING:
                 places.setdefault(node.op[len(MISSING) :], []).append(self._where[node.name])
         if places:
-            kinds = len({node.op for node in nodes} - {MISSING})
-            words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
-            raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+            raise inexpressible(places, len({node.op for node in nodes} - {MISSING}))
+
+
+def inexpressible(places: Mapping[str, Sequence[str]], kinds: int) -> UsageError:
+    """The error that names each kind of layer that cannot be expressed, of so many kinds, and where it stands."""
+    words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
+    return UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
 
 
 def _output_words(task: Task) -> str:

@@ -7,6 +7,8 @@ import numpy as np
 from framework_compare.graph import Task
 
 SEED = 0
+IMAGES = 3  # that a model is judged by: not as many as it is read with, so that a batch taken for a constant shows
+SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
 
 
 def moved(rng: np.random.Generator, array: np.ndarray, *, positive: bool) -> np.ndarray:

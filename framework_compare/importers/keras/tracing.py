@@ -20,7 +20,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph import Node
 from framework_compare.graph.trace_answer import Asked, TraceAnswer
 from framework_compare.importers.common.ends import output_number
-from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
+from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.user_file import made_by, one_line
 from framework_compare.importers.keras.arrays import matched
@@ -31,9 +31,7 @@ from framework_compare.protocol import Job
 if TYPE_CHECKING:
     from keras import Model
 
-BATCH = 2  # images of the reading; the judging has another number
-JUDGED = 3
-SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
+BATCH = 2  # images of the reading
 STATISTICS = ("moving_mean", "moving_variance", "seed_generator_state")  # ends of paths
 
 
@@ -65,7 +63,7 @@ class KerasImporter:
         first = next(iter(readings.values()))
         graphs = {size: reading.graph for size, reading in readings.items()}
         notes = [*first.notes, *_notes(model, first)]
-        exact = judge(keras, model, first, SAMPLES if fields else JUDGED, output)
+        exact = judge(keras, model, first, SAMPLES if fields else IMAGES, output)
         TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
 
 

@@ -19,7 +19,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph import Field
 from framework_compare.graph.trace_answer import Asked
 from framework_compare.importers.common.ends import in_order, output_number
-from framework_compare.importers.common.judging import SEED, drawn_inputs
+from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
 from framework_compare.importers.common.user_file import one_line
 from framework_compare.importers.onnx.evaluation import reference
@@ -42,8 +42,6 @@ ANONYMOUS = re.compile(r"onnx::Conv_\d+")  # weights that were computed at the e
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "LayerNormalization", "PRelu")
 SOFTMAX = ("Softmax", "LogSoftmax")
 LAST = {"cross_entropy": SOFTMAX, "token_cross_entropy": SOFTMAX, "binary_cross_entropy": ("Sigmoid",)}
-IMAGES = 3  # that it is judged by
-SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
 
 
 class OnnxImporter:

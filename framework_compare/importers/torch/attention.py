@@ -1,4 +1,4 @@
-"""Attention as one node: by scaled_dot_product_attention, or written out as products, a softmax and sums.
+"""Attention as one node: also where it is written out as products, a softmax and sums.
 
 One node keeps each framework's fused kernel; what stands between the two products is collected in `Scores`.
 """
@@ -69,7 +69,7 @@ def attend(at: At, scores: Scores, values: Value) -> Value:
     return Value(at.add("Attention", sources, attrs), query.view)
 
 
-def attend_steps(at: At, given: Iterable[Value], scale: Optional[float], causal: bool) -> Value:
+def attend_steps(at: At, given: Iterable[Value], scale: float, causal: bool) -> Value:
     """The Attention node of heads that stand before their steps, which its operands have behind them."""
     moved = []
     for value in given:
@@ -80,7 +80,6 @@ def attend_steps(at: At, given: Iterable[Value], scale: Optional[float], causal:
         cut = at.reshape(at.plain(joined), (count, steps, heads, width))
         moved.append(at.permute(cut, (0, 2, 1, 3)))
     queries, keys, values = moved
-    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else float(scale)
     return attend(at, Scores(queries, keys, scale, (), causal=causal), values)
 
 
@@ -108,15 +107,6 @@ def _packed(at: At, names: List[str]) -> List[str]:
         if all(thirds) and len(sizes) == 3 and len({node.inputs for node in nodes}) == 1 and axis == last:
             return [first.inputs[0]]
     return names
-
-
-def scaled_dot_product_attention(at: At, a: Arguments) -> Value:
-    causal = bool(a.get("is_causal")) or is_triangle(a.get("attn_mask"))
-    if a.get("dropout_p") or not (causal or hides_nothing(a.get("attn_mask"))):
-        raise NotExpressible(f"attention with {'dropout_p' if a.get('dropout_p') else 'attn_mask'}")
-    scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(a["query"].shape[-1])
-    scores = Scores(a["query"], a["key"], float(scale), (), causal=causal)
-    return attend(at, scores, a["value"])
 
 
 def matmul(at: At, a: Arguments) -> Any:
@@ -161,9 +151,8 @@ def same(at: At, a: Arguments) -> Any:
     return scores._replace(shape=at.shape)
 
 
-# On Scores; the first two also begin with values.
+# On Scores; products also begin with values.
 HANDLERS: Dict[str, Handler] = {
-    "scaled_dot_product_attention": scaled_dot_product_attention,
     "matmul": matmul,
     "bmm": matmul,
     "softmax": softmax,

@@ -5,11 +5,7 @@ from typing import Any, Dict, List
 
 from framework_compare.importers.common.views import Value
 from framework_compare.importers.torch.operands import Arguments, At, Handler, along
-from framework_compare.importers.torch.operators import refuse
-
-
-def unary(op: str, **attrs: Any) -> Handler:
-    return lambda at, a: at.each(op, a.get("self", a.get("input")), **attrs)
+from framework_compare.importers.torch.operators import refuse, unary
 
 
 def binary(op: str, swapped: bool = False) -> Handler:

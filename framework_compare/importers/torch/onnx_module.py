@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Sequence, Set, Tuple
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.importers.common.graph_reader import inexpressible
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
 from framework_compare.importers.torch.onnx_layers import LAYERS, PARTS
 from framework_compare.importers.torch.onnx_ops import FUNCTIONS, Call
@@ -129,9 +130,7 @@ def _check_known(nodes: Sequence[OnnxNode]) -> None:
         if node.op not in OPERATORS:
             unknown.setdefault(node.op, []).append(node.name)
     if unknown:
-        kinds = len({node.op for node in nodes})
-        words = "; ".join(f"{op} ({len(names)} x, first at {names[0]})" for op, names in unknown.items())
-        raise UsageError(f"{len(unknown)} of {kinds} kinds of layer cannot be expressed: {words}")
+        raise inexpressible(unknown, len({node.op for node in nodes}))
 
 
 def _signless(nodes: Sequence[OnnxNode]) -> Set[str]:

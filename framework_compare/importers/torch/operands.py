@@ -245,7 +245,7 @@ class At(Place):
         """An operand as a value: a parameter becomes a node of its own, a constant one that is not trained."""
         if isinstance(x, Value):
             return self.numbers(x)
-        for_samples = self.reading.constants_of_samples and isinstance(x, self.torch.Tensor) and x.ndim > 1
+        for_samples = self.reading.way.of_samples and isinstance(x, self.torch.Tensor) and x.ndim > 1
         if for_samples and len(x) == self.reader.batch and bool((x == x[:1]).all()):  # the same for each of the batch
             name, view = self.value(x[0])
             return Value(name, (whole(BATCH, self.reader.batch), *view))

@@ -96,14 +96,8 @@ def rms_norm(at: At, a: Arguments) -> Value:
     return at.on_features("RMSNorm", a["input"], attrs, weight=a["weight"])
 
 
-def same(op: str) -> Handler:
-    """One input, an output of its shape."""
-
-    def handler(at: At, a: Arguments) -> Value:
-        (x,) = (value for value in a.values() if isinstance(value, Value))
-        return at.elementwise(op, x, {})
-
-    return handler
+def unary(op: str, **attrs: JSON) -> Handler:
+    return lambda at, a: at.each(op, a.get("self", a.get("input")), **attrs)
 
 
 def hardtanh(at: At, a: Arguments) -> Value:
@@ -307,11 +301,11 @@ def detach(at: At, a: Arguments) -> Any:
     return x
 
 
-SAME = ("HardSigmoid", "HardSwish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Tanh")
+UNARY = ("HardSigmoid", "HardSwish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Tanh")
 THROUGH = ("alias", "clone", "contiguous")
 VIEWS = ("flatten", "reshape", "reshape_as", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
 HANDLERS: Dict[str, Handler] = {
-    **{op.lower(): same(op) for op in SAME},
+    **{op.lower(): unary(op) for op in UNARY},
     **dict.fromkeys(THROUGH, lambda at, a: a.get("self", a.get("input"))),
     # the same numbers in another shape
     **dict.fromkeys(VIEWS, lambda at, a: at.reshape(a.get("self", a.get("input")), at.shape)),

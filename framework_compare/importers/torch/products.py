@@ -9,7 +9,7 @@ from framework_compare.graph.node import conv_attrs
 from framework_compare.importers.common import axes
 from framework_compare.importers.common.axes import is_batch, pattern, program_axes, reshaped_node
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
-from framework_compare.importers.torch.attention import attend_steps, hides_nothing, is_triangle
+from framework_compare.importers.torch.attention import Scores, attend, attend_steps, hides_nothing, is_triangle
 from framework_compare.importers.torch.moves import concat, taken
 from framework_compare.importers.torch.operands import LARGE, Arguments, At, Handler, Learned, affine, along, normal
 from framework_compare.importers.torch.operators import HANDLERS as LAYERS
@@ -121,16 +121,18 @@ def attention(at: At, a: Arguments) -> Value:
     q, k, v = (at.value(a[name]) for name in ("query", "key", "value"))
     mask = a.get("attn_mask")
     causal = bool(a.get("is_causal")) or is_triangle(mask)
+    scale = 1 / math.sqrt(q.shape[-1]) if a.get("scale") is None else float(a["scale"])
     if not a.get("dropout_p") and (causal or hides_nothing(mask)):
         with contextlib.suppress(NotExpressible):
-            return attend_steps(at, (q, k, v), a.get("scale"), causal)
+            return attend(at, Scores(q, k, scale, (), causal=causal), v)
+        with contextlib.suppress(NotExpressible):
+            return attend_steps(at, (q, k, v), scale, causal)
     if a.get("enable_gqa"):
         times = q.shape[-3] // k.shape[-3]
         heads = [head for head in range(k.shape[-3]) for _ in range(times)]
         k, v = (taken(at, x, -3, heads) for x in (k, v))
-    scale = a["scale"] if a.get("scale") is not None else 1 / math.sqrt(q.shape[-1])
     order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
-    scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), float(scale))
+    scores = at.emit("Mul", matmul(at, q, at.permute(k, order)), scale)
     if a.get("is_causal"):
         mask = at.torch.ones(q.shape[-2], k.shape[-2], dtype=at.torch.bool).tril()
     boolean = _is_boolean(at, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Collection, Dict, Iterable, Iterator, List, Sequence, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 import numpy as np
 
@@ -27,35 +27,57 @@ if TYPE_CHECKING:
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
-NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
-SAMPLES = " "  # likewise: a constant that repeats itself as often as there are images was made for each of them
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
+class Way(NamedTuple):
+    """How a program is read: what may be taken in two ways, and is taken in the second where the first fails.
+
+    apart: names of arrays that several kinds of operators read, each a node of its own. lifts: a vector may become an
+    image. of_samples: a constant that repeats itself as often as there are images was made for each of them.
+    """
+
+    apart: FrozenSet[str] = frozenset()
+    lifts: bool = True
+    of_samples: bool = False
+
+
 class Reading:
-    """The graph of a program, its arrays, and the names that these have in the module."""
+    """The graph of a program, its arrays, and the names that these have in the module.
 
-    def __init__(
-        self, program: ExportedProgram, batch: int, tasks: Sequence[Task], output: str = "", apart: Collection[str] = ()
-    ) -> None:
-        """tasks: those that its output may be for; output: the name of the one that is trained, "" for the first.
+    tasks: those that its output may be for. shared: arrays that turned out to be read by several kinds of operators.
+    """
 
-        apart: names of arrays that several kinds of operators read, each a node of its own.
-        """
+    graph: Graph
+    arrays: Dict[str, np.ndarray]
+    origin: Dict[str, str]
+    notes: Sequence[str]
+
+    def __init__(self, batch: int, tasks: Sequence[Task], way: Way = Way()) -> None:
         import torch
 
-        self.torch, self.apart = torch, frozenset(apart)
-        self.shared: Set[str] = set()  # arrays that turned out to be so
-        signature = program.graph_signature
+        self.torch, self.tasks, self.way = torch, tasks, way
+        self.shared: Set[str] = set()
         fields = tasks[0].named_inputs
         self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
-        self.reader.lifts, self.constants_of_samples = NO_LIFTS not in self.apart, SAMPLES in self.apart
+        self.reader.lifts = way.lifts
         self.whole_numbers = {name for name, field in fields.items() if field.dtype != "float32"}
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Fields = dict(zip(signature.user_inputs, self.reader.inputs.values()))
+        self.values: Fields = {}
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Tensor], Tensor]] = {}  # an array of the module to the graph's, by its name
-        self._trained = set(signature.inputs_to_parameters)
+        self._trained: Set[str] = set()
+
+    @property
+    def next_way(self) -> Way:
+        """The way to try where this one failed; the same where none is left."""
+        return Way(self.way.apart | self.shared, lifts=False, of_samples=not self.way.lifts)
+
+    def read_all(self, program: ExportedProgram, output: str) -> None:
+        """Read a program; UsageError where that fails. output: the name of the one that is trained, "" for the first."""
+        signature, tasks = program.graph_signature, self.tasks
+        self.values.update(zip(signature.user_inputs, self.reader.inputs.values()))
+        self._trained.update(signature.inputs_to_parameters)
         self._take_state(program, signature)
         calls = windows.calls_of(program.graph.nodes)
         for node in program.graph.nodes:
@@ -66,19 +88,14 @@ class Reading:
                 self.values[node.name] = self.read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
         made = [node for node, spec in zip(returned, signature.output_specs) if spec.kind.name == "USER_OUTPUT"]
-        trained = chosen_output(torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
+        trained = chosen_output(self.torch.utils._pytree.tree_unflatten(made, program.call_spec.out_spec), output)
         value = self.values.get(getattr(trained, "name", ""))
         if not isinstance(value, Value):
             raise UsageError(f"what it returns does not depend on its {tasks[0].unit}s")
         value = self.reader.vector(value)
         if value != Value(value.node, self.reader.plain(value.node).view[: len(value.view)]):
             value = materialised(self.reader, value)
-        try:
-            self.graph: Graph = self.reader.finish(value, tasks)
-        except UsageError as error:
-            more = {NO_LIFTS, *([SAMPLES] if NO_LIFTS in self.apart else [])}
-            error.shared = frozenset({*self.shared, *more})  # type: ignore[attr-defined]  # another reading may have them apart
-            raise
+        self.graph = self.reader.finish(value, tasks)
         self.arrays, self.origin = self.reader.arrays, self.reader.origin
         others = f"it gives {len(made)} outputs; {output or 'the first'} is trained"
         self.notes = (*self._notes(), *([others] if len(made) > 1 else ()))
@@ -92,7 +109,7 @@ class Reading:
             target = first.setdefault((tensor.data_ptr(), tensor.shape), target) if tensor.numel() else target
             self.learned[place] = Learned(target, tensor)
             self.values[place] = self.learned[place] if place in self._trained else exact(tensor)
-            if target in self.apart:
+            if target in self.way.apart:
                 self.values[place] = self._apart(target, tensor)
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
             self.values[place] = exact(program.constants[target])

@@ -13,7 +13,7 @@ import dataclasses
 import math
 import os
 from types import ModuleType
-from typing import TYPE_CHECKING, Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.trace_answer import Asked, TraceAnswer
-from framework_compare.importers.common.judging import SEED, drawn_inputs, drawn_target, moved
+from framework_compare.importers.common.judging import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
 from framework_compare.importers.torch import calls, zoos
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
-BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
-JUDGED = 3  # at least
+BATCH = 2  # images of the tracing
 VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, it amplifies rounding beyond the level
 # Of memory for each parameter: the module and its copy in float32, the copy in float64 with its gradients, both to be
 # written.
@@ -159,16 +158,16 @@ def read(torch: ModuleType, module: Module, tasks: Sequence[Task], output: str =
     _check_runs(torch, module, given, tasks[0])
     ordered = [dataclasses.replace(task, inputs=fields) for task in tasks]
     program, first = _export(torch, module, given), None
-    apart: FrozenSet[str] = frozenset()
-    while True:  # until no array is left that two kinds of layers share
+    reading = Reading(BATCH, ordered)
+    while True:
         try:
-            return Reading(program, BATCH, ordered, output, apart)
+            reading.read_all(program, output)
+            return reading
         except UsageError as error:
             first = first or error
-            more = getattr(error, "shared", apart)
-            if more <= apart:
+            if reading.next_way == reading.way:
                 raise first from None
-            apart |= more
+            reading = Reading(BATCH, ordered, reading.next_way)
 
 
 def _check_numbers(module: Module) -> None:
@@ -367,4 +366,4 @@ def _judged(graph: Graph) -> int:
     """Return how many images a model is judged by."""
     shapes = graph.shapes()
     places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
-    return max(JUDGED, -(-VALUES // min(places, default=VALUES)))
+    return max(IMAGES, -(-VALUES // min(places, default=VALUES)))

@@ -120,7 +120,7 @@ def dry_run(
     """Return what `train_curves` would take where no curve is cached, the most that it can take; nothing is started."""
     names, chosen, configs = _checked(frameworks, models, steps, settings, say)
     graphs = {model: planning.build_graph(model, configs[0]) for model in chosen}
-    every = [asked.Check(name, graphs[model], config) for model in chosen for config in configs for name in names]
+    every = [(graphs[model], config) for model in chosen for config in configs for _ in names]
     return asked.of_curves(every, steps)
 
 

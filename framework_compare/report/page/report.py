@@ -241,14 +241,11 @@ def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
 
 
 def _packages(study: Study) -> list[tuple[str, list[str]]]:
-    found = []
-    for framework, facts in study.environments.items():
-        packages = facts.get("packages") if isinstance(facts, dict) else None
-        if isinstance(packages, dict):
-            packages = [f"{name} {version}" for name, version in packages.items()]
-        if isinstance(packages, list):
-            found.append((named(framework), list(map(clean, packages))))
-    return found
+    return [
+        (named(framework), [clean(f"{name} {version}") for name, version in facts["packages"].items()])
+        for framework, facts in study.environments.items()
+        if "packages" in facts
+    ]
 
 
 def command(study: Study) -> str:

@@ -131,7 +131,7 @@ def bisect(
     asked = _asked(framework, versions, model, dataset, threshold, metric, request)
     listed = _kept(folder, asked)
     if not listed:
-        listed = _between(framework, versions, watcher.say)
+        listed = _between(asked["framework"], versions, watcher.say)
         write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
     state = _Search(asked, listed, dataset, folder, watcher, request)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
@@ -149,7 +149,7 @@ def dry_run(framework: str, versions: str, model: str, dataset: DataSets | None 
     asked = _asked(
         framework, versions, model, dataset, request.pop("threshold", 0.05), request.pop("metric", "time"), request
     )
-    listed = (_kept(Path(out), asked) if out else ()) or _between(framework, versions, watcher.say)
+    listed = (_kept(Path(out), asked) if out else ()) or _between(asked["framework"], versions, watcher.say)
     base = asked["framework"]
     names = [f"{base}@{version}" for version in (listed[0], listed[-1])]
     duel = duels.dry_run(names[0], names[1], model, dataset, blocks=LOOKS[0], **{"sample": SAMPLE_S, **request})
@@ -212,7 +212,7 @@ def _ends(versions: str) -> tuple[Version, Version]:
 def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple[str, ...]:
     """Stable releases from one end to the other, both included, that have a wheel for the Python taken here."""
     first, last = _ends(versions)
-    spec = registry.framework(_framework(framework))
+    spec = registry.framework(framework)
     if not locks.has_versions(spec):
         raise UsageError(f"{spec.name} has one version here; allowed: a framework whose releases an index lists")
     if spec.since and first < Version(spec.since):

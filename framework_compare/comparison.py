@@ -235,9 +235,7 @@ class Comparison:
         """
         from framework_compare.report import kinds
 
-        made = kinds.table(
-            getattr(self, kinds.find(kind).frame), kind, lambda: self.block_times, lambda: self.modes, verdicts
-        )
+        made = kinds.table(self, kind, verdicts)
         if style is None and width is None and bold is None:
             return made
         return made.text("terminal" if style is None else style, width=width, bold=bold)

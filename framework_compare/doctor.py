@@ -156,8 +156,7 @@ def _options(plan: venvs.Plan) -> str:
     """The options that `env create` needs beside the framework's name."""
     if plan.device == "cpu":
         return ""
-    build = gpu_builds.BUILDS.get(plan.framework)
-    index = f" --index {plan.framework}={build.index}" if build and build.index else ""
+    index = f" --index {plan.framework}={plan.elsewhere}" if plan.elsewhere else ""
     return f" --device {plan.device}{index}"
 
 

@@ -18,7 +18,6 @@ class ForeignWheels(NamedTuple):
 
     requirements: str  # file in the adapter's folder, with checksums: what is installed without a check must be known
     python: str  # "3.6"
-    abi: str  # "cp36m"
     platform: str  # "manylinux2014_x86_64"
 
 
@@ -89,7 +88,7 @@ FRAMEWORKS: dict[str, Framework] = {
         cuda_requirements="",
         python=((3, 8), (3, 12)),
         whole_batches_from=1,
-        foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
+        foreign=ForeignWheels("requirements-cp36.txt", "3.6", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
     "keras-tensorflow": _of_keras(

@@ -243,7 +243,7 @@ def foreign(framework, tmp_path, monkeypatch):
         digest = checksum or hashlib.sha256(wheel.read_bytes()).hexdigest()
         pins = tmp_path / "cp36.txt"
         pins.write_text(f"tinyfw==1.0 --hash=sha256:{digest}\n")
-        wheels = registry.ForeignWheels(str(pins), "3.6", "cp36m", "manylinux2014_x86_64")
+        wheels = registry.ForeignWheels(str(pins), "3.6", "manylinux2014_x86_64")
         entry = dataclasses.replace(registry.FRAMEWORKS[framework("")], foreign=wheels)
         monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
         return "tiny"

@@ -12,14 +12,14 @@ from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, ProfileRow, Run, Sample
 from framework_compare.report import renderers, side_by_side, stability_tables
-from framework_compare.report.kinds import KINDS, OF_TASKS
+from framework_compare.report.kinds import KINDS
 from framework_compare.report.table_notes import verdict_note
 from framework_compare.results import verdicts
 from framework_compare.stability_sweep import Stability
 
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 OTHER = "0-2, not 3: fc.weight"
-SHOWN = [kind for kind in KINDS if kind not in OF_TASKS]
+SHOWN = [kind for kind in KINDS if kind not in ("quality", "gains", "search", "inference", "generation")]
 
 
 def ok(*seconds):

@@ -16,7 +16,7 @@ from table_study import rows
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Phase, Run
 from framework_compare.report import study_table
-from framework_compare.report.kinds import KINDS, OF_TASKS
+from framework_compare.report.kinds import KINDS
 from framework_compare.report.time_tables import steps_until_paid
 
 STYLES = tuple(study_table.STYLES)
@@ -51,7 +51,7 @@ def test_a_study_without_cells_or_kinds_or_in_which_all_failed_can_be_shown(tmp_
 
 
 # Those of other frames are in test_profile.py and test_roofline.py, those of tasks in test_workloads.py.
-OF_CELLS = [kind for kind in KINDS if KINDS[kind].frame == "frame" and kind not in OF_TASKS]
+OF_CELLS = [kind for kind in KINDS if KINDS[kind].frame == "frame" and kind != "inference"]
 
 
 def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):

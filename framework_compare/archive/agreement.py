@@ -9,7 +9,7 @@ from framework_compare import registry
 from framework_compare.archive.records import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.batches.quality import METRICS
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import Document, TrainConfig, replicas_of
+from framework_compare.protocol import Document, replicas_of
 from framework_compare.report.provenance import gpu_names
 
 # By which the turns of a run may differ from the time that it did not wait; in this repository's archive by 0.1 % at most.
@@ -117,9 +117,8 @@ def _apart(study: Tables) -> Iterator[str]:
 def _epochs(study: Tables) -> Iterator[str]:
     """Epochs contain their steps, their batches and their waiting; no phase occurs twice, and what is ok ended so."""
     batches: dict[int, int] = {}
-    for number, cell in study.cells.items():
-        config = TrainConfig.from_dict(cell["config"])
-        if config.batch_growth == 1 and not is_search(cell["model"]):
+    for number, config in study.configs.items():
+        if config.batch_growth == 1 and not is_search(study.cells[number]["model"]):
             batches[number] = config.batch_size * len(replicas_of(config))
     for row in study.rows("epoch"):
         number = row["run_id"]

@@ -18,6 +18,7 @@ from framework_compare.report.names import in_order, title
 from framework_compare.report.provenance import gpu_names
 from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import clean
+from framework_compare.results.columns import grouped
 from framework_compare.results.parity import PROVED
 from framework_compare.samplers.host import without_vectors
 
@@ -218,17 +219,17 @@ def machine_name(machine: Document) -> str:
 
 def spreads(pairs: Iterable[Pair]) -> dict[str, list[Spread]]:
     """Return each pair over all machines, by condition, those with most submissions first."""
-    groups: dict[str, dict[tuple[str, str], list[Pair]]] = {}
-    for one in pairs:
-        groups.setdefault(one.condition, {}).setdefault((one.first, one.second), []).append(one)
-    found = {name: [_spread(*key, several) for key, several in of.items()] for name, of in groups.items()}
+    found = {
+        condition: [
+            _spread(*names, own) for names, own in grouped(several, lambda one: (one.first, one.second)).items()
+        ]
+        for condition, several in grouped(pairs, lambda one: one.condition).items()
+    }
     return dict(sorted(found.items(), key=lambda item: -sum(len(one.pairs) for one in item[1])))
 
 
 def _spread(first: str, second: str, pairs: Sequence[Pair]) -> Spread:
-    by_machine: dict[str, list[Pair]] = {}
-    for one in pairs:
-        by_machine.setdefault(one.machine, []).append(one)
+    by_machine = grouped(pairs, lambda one: one.machine)
     medians = [statistics.median(one.ratio for one in several) for several in by_machine.values()]
     proved = [[one for one in several if one.shown and one.counts] for several in by_machine.values()]
     ahead = sum(bool(several) and all(one.ratio > 1 for one in several) for several in proved)

@@ -14,7 +14,7 @@ from framework_compare.archive import agreement
 from framework_compare.archive.records import SECOND, Row, Tables, awake_s, in_order, length_s, overlaps
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
-from framework_compare.protocol import Document, TrainConfig, replicas_of
+from framework_compare.protocol import Document, replicas_of
 from framework_compare.records import Cell
 from framework_compare.study import schedules
 
@@ -36,9 +36,8 @@ NEVER_NEGATIVE = {
 }
 
 
-def faults(records: Document, document: Document, now: datetime.datetime) -> Iterator[str]:
+def faults(study: Tables, document: Document, now: datetime.datetime) -> Iterator[str]:
     """Each implausible figure as a sentence, from sound records and the document recomputed from them."""
-    study = Tables(records)
     for check in (_times(study, now), _clocks(study), _labels(study), _rounds(study)):
         yield from check
     for table, names in NEVER_NEGATIVE.items():
@@ -124,7 +123,7 @@ def _in_turns(study: Tables) -> set[int]:
     rivals: dict[object, list[int]] = {}
     for number, run in study.runs.items():
         cell = study.cell_of(number)
-        config = TrainConfig.from_dict(cell["config"])
+        config = study.configs[run["cell_id"]]
         whole = Cell(cell["framework"], cell["model"], cell["dataset"], cell["device"], config)
         if run["status"] == "ok" and not schedules.why_alone(whole):
             across = bool(study.settings.get("across_models"))
@@ -141,10 +140,10 @@ def _sizes(study: Tables) -> Iterator[str]:
     cells = {number: cell for number, cell in study.cells.items() if not is_search(cell["model"])}
     for table, name in (("epoch", "images"), ("slice", "samples")):
         for row in study.rows(table):
-            cell = cells.get(study.runs[row["run_id"]]["cell_id"])
-            if cell is None:
+            number = study.runs[row["run_id"]]["cell_id"]
+            if number not in cells:
                 continue
-            config = TrainConfig.from_dict(cell["config"])
+            config = study.configs[number]
             batch = config.batch_size if config.batch_growth == 1 else config.batch_size_limit
             if row[name] > row["steps"] * batch * len(replicas_of(config)):
                 yield f"run {row['run_id']} has {row[name]} samples in {row['steps']} steps of {batch}"
@@ -152,7 +151,7 @@ def _sizes(study: Tables) -> Iterator[str]:
         cell = cells.get(run["cell_id"])
         entry = registry.model_of_all(cell["model"]) if cell else None
         if cell and entry and not entry.of_arrays and run.get("parameters"):
-            own = build_graph(cell["model"], TrainConfig.from_dict(cell["config"])).parameter_count()
+            own = build_graph(cell["model"], study.configs[run["cell_id"]]).parameter_count()
             if run["parameters"] != own:
                 yield f"run {number} has {run['parameters']:,} parameters, but {cell['model']} has {own:,}"
 

@@ -82,7 +82,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     name = identity_of(slug, files[documents.RECORDS])
     document = figures(cleaned, parity, name)
     found = {
-        **conditions.of_figures(document, records.statuses(cleaned)),
+        **conditions.of_figures(document, records.Tables(cleaned).column("run", "status")),
         **conditions.of_code(measured := measured_by(raw), published := published_by(raw)),
     }
     for word, sentence in found.items():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
 from framework_compare.json_types import JSON
-from framework_compare.protocol import Document, Fields
+from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.results import verdicts
+from framework_compare.results.columns import grouped
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.schema import CHILDREN, as_json
@@ -48,11 +50,6 @@ def _table(store: Store, name: str) -> dict[str, list[JSON]]:
             columns[column] = [row_checks.document(text, object, column) for text in columns[column]]
     kept = {column: values for column, values in columns.items() if column not in _LEFT_OUT.get(name, ())}
     return {column: values for column, values in kept.items() if any(value is not None for value in values)}
-
-
-def statuses(document: Document) -> list[str]:
-    """Return the status of every run."""
-    return list(document["tables"].get("run", {}).get("status", ()))
 
 
 def restore(document: Document, parity: Document, folder: Path) -> Path:
@@ -136,11 +133,6 @@ SECOND = 1_000_000_000
 Row = Document
 
 
-def rows_of(table: Mapping[str, Sequence[JSON]]) -> list[Fields]:
-    names = list(table)
-    return [dict(zip(names, values)) for values in zip(*table.values())]
-
-
 class Tables:
     """Sound records: runs and cells by their numbers, machines by node, None being the machine of the study."""
 
@@ -152,16 +144,19 @@ class Tables:
         nodes = {row["node_id"]: row["machine"] for row in self.rows("node")}
         self.machines: dict[int | None, Row] = {None: records["machine"], **nodes}
 
+    @functools.cached_property
+    def configs(self) -> dict[int, TrainConfig]:
+        """The settings of the cells by their numbers."""
+        return {number: TrainConfig.from_dict(cell["config"]) for number, cell in self.cells.items()}
+
     def rows(self, table: str) -> Sequence[Fields]:
         if table not in self._rows:
-            self._rows[table] = rows_of(self._columns.get(table, {}))
+            columns = self._columns.get(table, {})
+            self._rows[table] = [dict(zip(columns, values)) for values in zip(*columns.values())]
         return self._rows[table]
 
     def by_run(self, table: str) -> dict[int, list[Fields]]:
-        found: dict[int, list[Fields]] = {}
-        for row in self.rows(table):
-            found.setdefault(row["run_id"], []).append(row)
-        return found
+        return grouped(self.rows(table), lambda row: row["run_id"])
 
     def column(self, table: str, name: str) -> Sequence[JSON]:
         """The values of a column; nothing where no row has any."""

@@ -13,6 +13,7 @@ from framework_compare import registry
 from framework_compare.archive import documents
 from framework_compare.archive.agreement import public
 from framework_compare.archive.documents import LOCKS, REQUEST, Refused, shown
+from framework_compare.archive.records import Tables
 from framework_compare.environments import venvs
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.json_types import JSON
@@ -44,24 +45,24 @@ _OPTIONS = set("across_models disturbance_threshold profile retries_when_disturb
 _BY_DATA = {"num_classes", "loss", "device"}  # the device is compared by its kind
 
 
-def check(manifest: Document, contents: Mapping[str, bytes], records: Document) -> None:
+def check(manifest: Document, contents: Mapping[str, bytes], study: Tables) -> None:
     """Refused where the request, the command or a lock is of another study, or more than text; contents: of the files."""
     command = manifest["command"]
     if REQUEST not in contents:
-        _check_request("its command", _of_command(command), records)
+        _check_request("its command", _of_command(command), study)
     elif command != FROM_REQUEST:
         raise Refused(f"its command is {shown(command)}; allowed beside {REQUEST}: {FROM_REQUEST}")
     else:
         text = documents.text(REQUEST, contents[REQUEST])
         request = parsed(text)
-        _check_request(REQUEST, request, records)
-        _check_repeats(request, records["tables"].get("run", {}))
+        _check_request(REQUEST, request, study)
+        _check_repeats(request, study)
         import tomli_w
 
         if "".join(text.split()) != "".join(tomli_w.dumps(request).split()):  # the site shows the request as it is
             raise Refused(f"{REQUEST} has a comment, or is not written as `publish` writes it")
-    _check_locks(set(contents), records["environments"])
-    for label, facts in records["environments"].items():
+    _check_locks(set(contents), study.environments)
+    for label, facts in study.environments.items():
         name = lock_name(label)
         if name in contents:
             _check_lock(name, documents.text(name, contents[name]).splitlines(), facts)
@@ -102,14 +103,13 @@ def _number(text: str) -> JSON:
         return text
 
 
-def _check_request(source: str, request: Document, records: Document) -> None:
+def _check_request(source: str, request: Document, study: Tables) -> None:
     """Refused for a request with other frameworks, models or settings than the cells of the records have."""
     if not {"frameworks", "models"} <= set(request) or PRIVATE & set(request):
         raise Refused(f"{source} must name frameworks and models, and neither interpreters nor package indexes")
     if set(request) - _KEYS:
         raise Refused(f"{source} has {shown(min(set(request) - _KEYS))}, which no request has")
-    table = records["tables"].get("cell", {})
-    cells = [dict(zip(table, values)) for values in zip(*table.values())]
+    cells = study.rows("cell")
     named = [str(one) for one in _listed(request["frameworks"])]
     asked = {_known(re.split("[@=]", one)[0]) for one in named}
     measured = {str(cell["framework"]).partition("@")[0] for cell in cells} - set(registry.AS_WRITTEN)
@@ -119,8 +119,8 @@ def _check_request(source: str, request: Document, records: Document) -> None:
     pinned = {f"{_known(base)}@{version}" for base, _, version in parts if version not in ("", "latest")}
     if pinned - {str(cell["framework"]) for cell in cells}:
         raise Refused(f"{source} asks for {shown(min(pinned))}, which its records do not have")
-    _check_data(source, request, cells, records["tables"].get("epoch", {}))
-    _check_options(source, request, records["settings"])
+    _check_data(source, request, study)
+    _check_options(source, request, study.settings)
     if not {"rungs", "one_at_a_time"} & set(request):
         _check_settings(source, request, cells)
 
@@ -137,21 +137,19 @@ def _check_names(source: str, asked: set[str], measured: set[str]) -> None:
         raise Refused(f"{source} asks for {shown(min(asked - measured))}, which its records do not have")
 
 
-def _check_data(
-    source: str, request: Document, cells: Sequence[Document], epochs: Mapping[str, Sequence[JSON]]
-) -> None:
+def _check_data(source: str, request: Document, study: Tables) -> None:
     """Refused for a data set of a cell that the request does not name, and for epochs of more samples than it asks for."""
     asked = [re.split(r"[/\\]", str(one).rstrip("/\\"))[-1] for one in _listed(request.get("dataset", []))]
     named = {_known(name) for one in asked for name in (one, one.partition(".")[0], one.rpartition(".")[0])}
-    for cell in cells:
+    for cell in study.rows("cell"):
         entry = registry.model_of_all(cell["model"])
         wanted = named if asked else {entry.dataset} if entry else {cell["dataset"]}
         if str(cell["dataset"]).lower() not in wanted:
             names = shown(", ".join(asked) or min(wanted))
             raise Refused(f"{source} asks for the data set {names}, but a cell has {shown(cell['dataset'])}")
-    limit = _single(request.get("limit"))
-    if isinstance(limit, int) and max(epochs.get("images", ()), default=0) > limit:
-        raise Refused(f"{source} asks for {limit} samples, but an epoch has {max(epochs['images'])}")
+    limit, most = _single(request.get("limit")), max(study.column("epoch", "images"), default=0)
+    if isinstance(limit, int) and most > limit:
+        raise Refused(f"{source} asks for {limit} samples, but an epoch has {most}")
 
 
 def _check_options(source: str, request: Document, settings: Document) -> None:
@@ -199,10 +197,9 @@ def _check_settings(source: str, request: Document, cells: Sequence[Document]) -
             raise Refused(f"{source} asks for {', '.join(sorted(kinds))}, but a cell ran on {shown(cell['device'])}")
 
 
-def _check_repeats(request: Document, runs: Mapping[str, Sequence[JSON]]) -> None:
+def _check_repeats(request: Document, study: Tables) -> None:
     """Refused where a block is missing, or there are more than were asked for."""
-    again = runs.get("retry_of") or [None] * len(runs["cell_id"])
-    counts = set(Counter(cell for cell, other in zip(runs["cell_id"], again) if other is None).values())
+    counts = set(Counter(run["cell_id"] for run in study.runs.values() if run.get("retry_of") is None).values())
     wanted = request.get("repeats", REPEATS)
     if "budget" not in request and "rungs" not in request and counts != {wanted}:
         raise Refused(f"{REQUEST} asks for {shown(wanted)} blocks, but its records have {max(counts)}")

@@ -4,6 +4,7 @@ Ratios are taken within a study only. Across machines the site shows how far the
 seconds of two machines. Pages ask no other host for anything and open from a disk.
 """
 
+import collections
 import datetime
 import json
 import shutil
@@ -20,7 +21,6 @@ from framework_compare.archive.entries import Entry, Pair, Spread, base, interva
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields
-from framework_compare.registry import device_kind
 from framework_compare.report.figures import spread
 from framework_compare.report.figures.files import javascript_file, packed
 from framework_compare.report.names import in_order, title
@@ -330,16 +330,12 @@ def _machine_rows(one: Spread) -> list[Fields]:
 
 def _coverage(members: Sequence[Entry]) -> Fields:
     """Submissions by device, model and framework, with zeros where there is none."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for one in members:
-        for framework, model, kind in {(base(name), model, kind) for name, _, model, kind in one.cells}:
-            counts[kind, model, framework] = counts.get((kind, model, framework), 0) + 1
+    counts = collections.Counter(
+        key for one in members for key in {(kind, model, base(name)) for name, _, model, kind in one.cells}
+    )
     frameworks = in_order([*registry.FRAMEWORKS, *sorted({name for _, _, name in counts})])
     models = [*registry.MODELS, *sorted({model for _, model, _ in counts} - set(registry.MODELS))]
-    kinds = ["cpu", "cuda", *sorted({device_kind(kind) for kind, _, _ in counts} - {"cpu", "cuda"})]
-    tables = {
-        kind: [[model, [counts.get((kind, model, name), 0) for name in frameworks]] for model in models]
-        for kind in kinds
-    }
+    kinds = ["cpu", "cuda", *sorted({kind for kind, _, _ in counts} - {"cpu", "cuda"})]
+    tables = {kind: [[model, [counts[kind, model, name] for name in frameworks]] for model in models] for kind in kinds}
     gaps = {kind: sum(not count for _, row in rows for count in row) for kind, rows in tables.items()}
     return {"frameworks": frameworks, "devices": tables, "gaps": gaps}

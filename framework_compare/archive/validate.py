@@ -13,13 +13,12 @@ from typing import NamedTuple
 from framework_compare.archive import conditions, documents, plausibility, publish, repeating
 from framework_compare.archive.documents import MANIFEST, PARITY, RECORDS, STUDY, Refused, shown
 from framework_compare.archive.installed import installed
-from framework_compare.archive.records import restore, rows_of
-from framework_compare.archive.records import statuses as statuses_of
+from framework_compare.archive.records import Tables, restore
 from framework_compare.archive.scrub import KINDS
 from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.json_types import JSON
-from framework_compare.protocol import Document, TrainConfig
+from framework_compare.protocol import Document
 from framework_compare.results import verdicts
 from framework_compare.results.parity import FAILED, PASSED, PROVED
 from framework_compare.store.study_file import REQUEST
@@ -111,21 +110,22 @@ def check(folder: Path, *, recompute: bool = True) -> Checked:
             figures = publish.figures(records, parity, manifest["id"])
             if difference := next(_differences(document, figures, "", _same_code(manifest)), ""):
                 raise Refused(f"{STUDY} does not follow from its stored rounds: {difference}")
+        study = Tables(records)
         found = {
-            **conditions.of_figures(figures, statuses_of(records)),
+            **conditions.of_figures(figures, study.column("run", "status")),
             **conditions.of_code(manifest["measured_by"], manifest["published_by"]),
         }
         for word in sorted(set(found) - set(manifest["allowed"])):  # which would have stopped `publish`
             raise Refused(f"{found[word]}, but its manifest does not say so ({word})")
-        _check_belonging(manifest, parity, records)
+        _check_belonging(manifest, parity, study)
         _check_code(manifest, records)
-        for fault in plausibility.faults(records, figures, datetime.datetime.now(datetime.timezone.utc)):
+        for fault in plausibility.faults(study, figures, datetime.datetime.now(datetime.timezone.utc)):
             raise Refused(f"it is not plausible: {fault}")
-        repeating.check(manifest, contents, records)
+        repeating.check(manifest, contents, study)
         compared = publish.slug_of(*([cell[of] for cell in figures["cells"]] for of in ("framework", "model")))
         if slug != compared:
             raise Refused(f"the id {manifest['id']} does not begin with what it compares, {compared}")
-        return Checked(folder, manifest, document, frozenset(_run_ids(records["tables"])))
+        return Checked(folder, manifest, document, frozenset(_run_ids(study)))
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, FrameworkCompareError):
             raise
@@ -162,14 +162,13 @@ def _files(folder: Path) -> tuple[Document, Mapping[str, bytes]]:
     return manifest, contents
 
 
-def _check_belonging(manifest: Document, parity: Document, records: Document) -> None:
+def _check_belonging(manifest: Document, parity: Document, study: Tables) -> None:
     """Verdicts on parity belong to cells of the study, and nothing was published before it was measured."""
-    cells = records["tables"].get("cell", {})
-    rows = ({**TrainConfig.from_dict(cell["config"]).to_dict(), **cell} for cell in rows_of(cells))
+    rows = ({**study.configs[number].to_dict(), **cell} for number, cell in study.cells.items())
     strange = set(parity) - set(map(verdicts.key, rows))
     if strange:
         raise Refused(f"{PARITY} has a verdict on {shown(min(strange))}, which is no cell of its records")
-    starts = filter(None, map(plausibility.time_of, filter(None, records["tables"]["run"].get("started_at", ()))))
+    starts = filter(None, map(plausibility.time_of, filter(None, study.column("run", "started_at"))))
     ahead = datetime.timedelta(seconds=plausibility.AHEAD_S)
     published = plausibility.time_of(manifest["published_at"])
     if published is None or max(starts, default=published) > published + ahead:
@@ -194,21 +193,17 @@ def _check_code(manifest: Document, records: Document) -> None:
             raise Refused(f"the code that its manifest names has another adapter of {shown(label)}")
 
 
-def _run_ids(tables: Document) -> Iterator[tuple[object, ...]]:
+def _run_ids(study: Tables) -> Iterator[tuple[object, ...]]:
     """Yield what tells each run from all others: when it began, and how long its epochs lasted, in nanoseconds.
 
     The second finds a run whose clock or date was changed.
     """
-    run, phase, epoch = (tables.get(name, {}) for name in ("run", "phase", "epoch"))
-    begun = dict(zip(phase.get("run_id", ()), phase.get("start_ns", ())))
-    lengths: dict[int, list[int]] = {}
-    for number, start, end in zip(*(epoch.get(name, ()) for name in ("run_id", "start_ns", "end_ns"))):
-        lengths.setdefault(number, []).append(end - start)
-    for number, at in zip(run.get("run_id", ()), run.get("started_at", ())):
-        if number in begun:
-            yield at, begun[number]
-        if number in lengths:
-            yield "lengths", hash(tuple(lengths[number]))
+    phases, epochs = study.by_run("phase"), study.by_run("epoch")
+    for number, run in study.runs.items():
+        if number in phases:
+            yield run["started_at"], phases[number][-1]["start_ns"]
+        if number in epochs:
+            yield "lengths", hash(tuple(row["end_ns"] - row["start_ns"] for row in epochs[number]))
 
 
 def _check_manifest(manifest: JSON, folder: str) -> None:

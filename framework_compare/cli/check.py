@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, List, Sequence
 
 import typer
 
+from framework_compare import registry
 from framework_compare.cli import console
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UsageError
+from framework_compare.plan.values import slowdown
+from framework_compare.report.table_notes import plural, row_name
 
 if TYPE_CHECKING:
     from framework_compare.results.columns import Record
@@ -41,7 +44,6 @@ def check(
     --history measures how much on this machine. In CI prefer `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
-    from framework_compare.plan.values import slowdown
     from framework_compare.results import regression_gate
     from framework_compare.study import names, resumption
 
@@ -75,17 +77,13 @@ def check(
 
 def _counts(judged: Sequence[Judgement]) -> str:
     """Return how many cells have each outcome."""
-    from framework_compare.report.table_notes import plural
-
     counts = collections.Counter(one.outcome for one in judged)
     said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
     return f"{plural(len(judged), 'cell')}: {said}"
 
 
 def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: float, missing: Any) -> None:
-    from framework_compare import registry
     from framework_compare.report import renderers
-    from framework_compare.report.table_notes import row_name
     from framework_compare.report.table_spec import Column, named, tabulate
     from framework_compare.results import regression_gate
 

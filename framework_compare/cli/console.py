@@ -9,18 +9,20 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, NoReturn, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn, Sequence, Type
 
 import typer
 
 from framework_compare.errors import StudyError
 from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED
-from framework_compare.store.folder import FILE
+from framework_compare.store.folder import FILE, is_submission
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
 
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
+    from framework_compare.datasets.own import OwnData
     from framework_compare.forecast import Forecast
+    from framework_compare.graph.imported_model import ImportedModel
     from framework_compare.parity.asked import CheckForecast
     from framework_compare.peaks import PeakForecast
 
@@ -65,7 +67,6 @@ def found_folder(study: str) -> Path:
     """The folder of a study; a submission is checked and written into a temporary one, which ends with the program."""
     from framework_compare.archive.documents import Refused
     from framework_compare.archive.validate import load_submission
-    from framework_compare.store.folder import is_submission
     from framework_compare.study import names
 
     found = names.find(study)
@@ -87,6 +88,21 @@ def reading(study: str) -> Iterator[Comparison]:
     result = Comparison.load(found_folder(study))
     yield result
     print_damage(result)
+
+
+def own_models(
+    models: Sequence[str] | str,
+    data: Sequence[str] | str | None,
+    python: Mapping[str, str],
+    index: Mapping[str, str],
+    **options: Any,
+) -> tuple[OwnData | None, Any, list[ImportedModel]]:
+    """Read a user's own data and models as `api.with_own` has them; options: of a Request."""
+    from framework_compare import api
+    from framework_compare.importing.tracing import Tracer
+    from framework_compare.study.request import Request
+
+    return api.with_own(Request.of([], models, dataset=data, **options), Tracer(python, index, say))
 
 
 def watcher(quiet: bool = False, yes: bool = False) -> Watcher:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_files
-from importlib import resources
 from typing import Annotated, Any
 
 import typer
@@ -86,13 +85,6 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
             for check in diagnosis.frameworks
         ],
     }
-
-
-def schema() -> Fields:
-    """The JSON schema of the document (draft 2020-12)."""
-    file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
-    document: Fields = json_files.loads(file.read_text(encoding="utf-8"))
-    return document
 
 
 def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:

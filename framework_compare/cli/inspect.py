@@ -6,9 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from framework_compare import registry
 from framework_compare.cli import console
-from framework_compare.cli.options import LOSS, OF_DATA, of_loss, takes
+from framework_compare.cli.options import LOSS, OF_DATA, takes
 from framework_compare.json_types import Fields
+from framework_compare.plan import planning
+from framework_compare.plan.data_of_models import of_own
 from framework_compare.plan.settings import DEFAULTS
 
 
@@ -33,18 +36,13 @@ def inspect(
     **of_data: Any,
 ) -> None:
     """Show layers, parameters and MACs of a model, and which layers each framework lacks; nothing is trained."""
-    from framework_compare import api, registry
     from framework_compare.importing import inspection
-    from framework_compare.importing.tracing import Tracer
-    from framework_compare.plan import planning
-    from framework_compare.plan.data_of_models import of_own
-    from framework_compare.study.request import Request
 
     planning.check_setting("image_size", image_size)
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
-    request = Request.of([], model, dataset=data, image_size=image_size, **of_loss(loss_function), **of_data)
-    own, names, imported = api.with_own(request, Tracer(python, index, console.say))
+    of_data.update(image_size=image_size, loss_function=loss_function)
+    own, names, imported = console.own_models(model, data, python, index, **of_data)
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):
         arrays = of_own(own, name) if own else None

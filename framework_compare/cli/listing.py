@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
+from framework_compare import __version__, registry
 from framework_compare.errors import FrameworkCompareError
-from framework_compare.protocol import Fields
+from framework_compare.plan.planning import build_graph
+from framework_compare.protocol import Fields, TrainConfig
+from framework_compare.report.names import title
+from framework_compare.report.tables import clean
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
 LISTED = 20  # studies that are shown, the latest
@@ -32,9 +36,6 @@ def document(latest: int = 0) -> Fields:
 
     latest: how many studies, 0 for all.
     """
-    from framework_compare import __version__, registry
-    from framework_compare.plan.planning import build_graph
-    from framework_compare.protocol import TrainConfig
     from framework_compare.study import names
     from framework_compare.study.opening import studies_dir
 
@@ -91,9 +92,6 @@ def _print(found: Fields) -> None:
 
 
 def _print_studies(folder: str, older: int, studies: list[Fields]) -> None:
-    from framework_compare.report.names import title
-    from framework_compare.report.tables import clean
-
     print(f"studies in {folder}:" if studies else "studies: none yet")
     if older:
         print(f"  ({older} older ones)")

@@ -131,16 +131,6 @@ def _statuses(text: str | None) -> list[str]:
     return statuses
 
 
-def of_loss(given: str | None) -> dict[str, str]:
-    """Return the setting for a loss that a command takes as an option of its own."""
-    return {} if given is None else {"loss_function": given}
-
-
-def _one_or_several(text: str | None) -> object:
-    names = split(text or "")
-    return names[0] if len(names) == 1 else names or None
-
-
 def _inputs(given: list[str] | None) -> object:
     """Names of columns or arrays; by the name of each input where it has one: an array as it is, or columns."""
     if not given:
@@ -194,7 +184,9 @@ OPTIONS: dict[str, Option] = {
     "limit": Option(int, "Use only this many images, sampled from each class with the seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "inputs": Option(list[str], _INPUTS, None, _inputs, metavar="NAME,... | INPUT=NAME,..."),
-    "target": Option(str, "Your data: the array or column to predict.", None, _one_or_several),
+    "target": Option(
+        str, "Your data: the array or column to predict.", None, lambda text: _values(split, text) or None
+    ),
     "validation": Option(
         float, "Your data: the share held out for validation. Default: the validation part, or 0.2.", None
     ),
@@ -299,13 +291,6 @@ def asked(context: typer.Context, name: str) -> bool:
     """Return whether the command line gives an option."""
     source = context.get_parameter_source(name)
     return source is None or source.name != "DEFAULT"
-
-
-def one_of(name: str, values: Sequence[str]) -> str:
-    """The only one of several; UsageError for none and for more."""
-    if len(values) != 1:
-        raise UsageError(f"--{name} is {', '.join(values)!r}; allowed: one")
-    return values[0]
 
 
 def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callable[[Command], Command]:

@@ -42,12 +42,13 @@ from framework_compare.cli.options import (
 )
 from framework_compare.cli.words import Command
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.plan.ladders import LADDERS, Rung, rungs_of_text
 from framework_compare.protocol import Fields
+from framework_compare.registry import load_plugins
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
-    from framework_compare.plan.ladders import Rung
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -140,8 +141,6 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    from framework_compare.registry import load_plugins
-
     load_plugins()
 
 
@@ -198,8 +197,6 @@ def ladder(
     --models takes one model, or a published ladder: abidate2025-tweets, abidate2025-ibm, abidate2025-google,
     abidate2025-guava, abidate2025-diabetes, abidate2025-diabetes-search, tf-profiling.
     """
-    from framework_compare.plan.ladders import LADDERS, rungs_of_text
-
     request = stated(context, request)
     if len(request["models"]) != 1:
         raise UsageError(f"--models is {', '.join(request['models'])}; allowed: one model, or one published ladder")

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Dict, List, Optional
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LOSS, MODELS, OF_DATA, OPTIONS, PLAIN, of_loss, one_of, takes
+from framework_compare.cli.options import ENVIRONMENTS, LOSS, MODELS, OF_DATA, OPTIONS, PLAIN, takes
 from framework_compare.errors import UsageError, check_name
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 from framework_compare.protocol import Fields
+from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
 
 STYLES = ("terminal", "markdown", "latex")
 
@@ -49,20 +50,14 @@ def verify(
         _check_unasked({"python": python, "keep": keep, **request})
         _verify_study(names.find(study), index, fresh, trust, style, dry_run, yes)
         return
-    from framework_compare import api
-    from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
-    from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
     from framework_compare.study.opening import check_writable
-    from framework_compare.study.request import Request
 
-    dataset, of_data = request.pop("dataset"), {name: request.pop(name) for name in OF_DATA}
-    if dataset is not None:
-        one_of("dataset", dataset)
-    settings: Fields = {"image_size": request["image_size"], **of_loss(loss_function)}
-    given = Request.of([], request["models"], dataset=dataset, **of_data, **settings)
-    _, request["models"], _ = api.with_own(given, Tracer(python, index, console.say))
+    dataset = _only(request.pop("dataset"))
+    of_data = {name: request.pop(name) for name in OF_DATA}
+    of_data.update(image_size=request["image_size"], loss_function=loss_function)
+    _, request["models"], _ = console.own_models(request["models"], dataset, python, index, **of_data)
     if keep is not None:
         check_writable(keep, "logs")
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
@@ -76,6 +71,13 @@ def verify(
         print("framework-compare: nothing was verified; the notes above name what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
+
+
+def _only(datasets: List[str] | None) -> str | None:
+    """The data set, of which a check takes one; UsageError for several."""
+    if datasets and len(datasets) > 1:
+        raise UsageError(f"--dataset is {', '.join(datasets)!r}; allowed: one")
+    return datasets[0] if datasets else None
 
 
 def _check_unasked(request: Fields) -> None:
@@ -96,7 +98,6 @@ def _verify_study(
 ) -> None:
     from framework_compare import api
     from framework_compare.report import parity_tables, renderers
-    from framework_compare.results.parity import all_hold
 
     forecast = api.dry_verify_study(study, fresh=fresh)
     if dry_run:
@@ -144,24 +145,19 @@ def fairness(
     Exit code 1 if a level fails or the losses differ by more than float32 rounding explains. Results are cached, so a
     check that was stopped continues where it was.
     """
-    from framework_compare import api
-    from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.parity.training import curves
     from framework_compare.report import curves as curves_report
     from framework_compare.report import parity_tables
     from framework_compare.report.renderers import markdown, terminal
-    from framework_compare.results import parity
     from framework_compare.study.opening import check_writable
-    from framework_compare.study.request import Request
 
-    data, of_data = one_of("dataset", dataset), {name: common.pop(name) for name in OF_DATA}
+    data, of_data = _only(dataset), {name: common.pop(name) for name in OF_DATA}
     of_curves: Fields = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
     where = ladder.Where(python, index)
     check_writable(out, "curves")
-    asked = Request.of([], models, dataset=data, image_size=common["image_size"], **of_data)
-    own, models, _ = api.with_own(asked, Tracer(python, index, console.say))
     size = common.pop("image_size")
+    own, models, _ = console.own_models(models, data, python, index, image_size=size, **of_data)
     of_images: Fields = {} if own else {"image_size": size}
     quiet = console.say if dry_run else lambda message: None
     forecasts = [ladder.dry_run(frameworks, models, where=where, **of_images, **common)]
@@ -185,5 +181,5 @@ def fairness(
     (out / "ladder.md").write_text(markdown(table), encoding="utf-8")
     print(terminal(table))
     print(terminal(parity_tables.curves_table(trained)))
-    if not parity.all_hold(verdicts) or not all(one.hold for one in trained):
+    if not all_hold(verdicts) or not all(one.hold for one in trained):
         raise typer.Exit(1)

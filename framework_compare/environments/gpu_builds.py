@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pynvml
 
+from framework_compare.environments.interpreters import Unavailable
 from framework_compare.samplers.nvml import ask, find_handle, gpu_indices
 
 Capability = tuple[int, int]
@@ -72,12 +73,8 @@ class Gpu:
     driver: str | None
 
 
-class NoGpu(Exception):
-    """There is no such device; holds a Lack whose reason follows "device 'cuda': "."""
-
-    def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(why)
-        self.lack = Lack(why, remedy)
+class NoGpu(Unavailable):
+    """There is no such device; its reason follows "device 'cuda': "."""
 
 
 def lack(framework: str, device: str, *, nvml: ModuleType = pynvml) -> Lack | None:
@@ -86,7 +83,7 @@ def lack(framework: str, device: str, *, nvml: ModuleType = pynvml) -> Lack | No
         try:
             shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
         except NoGpu as error:
-            shortfall = error.lack
+            shortfall = Lack(error.why, error.remedy)
         if shortfall:
             return shortfall._replace(why=f"device {device!r}: {shortfall.why}")
     return None

@@ -39,11 +39,11 @@ def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] 
             uv.uv.run("venv", "--no-project", "--python", str(plan.interpreter.path), str(plan.folder))
             used = _fill(uv, plan, index, say)
             if plan.foreign:
-                _, python, _, platform = plan.foreign
+                requirements, python, platform = plan.foreign
                 system, _, machine = platform.partition("_")
                 target = ("--target", str(site_packages(plan.folder)))
                 tags = ("--python-version", python, "--python-platform", f"{machine}-{system}")
-                uv.install(Path(plan.foreign.requirements), *target, *tags, alone=True)
+                uv.install(Path(requirements), *target, *tags, alone=True)
         except Failed as failure:
             raise _explained(plan, str(failure)) from None
     return used

@@ -55,7 +55,7 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
     running = probe(Path(sys.executable))
     if running and not os.environ.get(PYTHONS_VARIABLE) and first <= running.minor <= last:
         return running  # the common case, without asking a dozen other Pythons
-    fitting = [one for one in _answering(allowed) if first <= one.minor <= last]
+    fitting = list(_answering(allowed))
     if fitting:
         return max(fitting, key=lambda one: (one.minor == sys.version_info[:2], one.minor))
     versions = ", ".join(f"{one.version} ({one.path})" for one in _answering(None))
@@ -71,7 +71,7 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
 
 def minors(allowed: tuple[Minor, Minor]) -> list[Minor]:
     """Versions of the Pythons here that are allowed, newest first."""
-    return sorted({one.minor for one in _answering(allowed) if allowed[0] <= one.minor <= allowed[1]}, reverse=True)
+    return sorted({one.minor for one in _answering(allowed)}, reverse=True)
 
 
 @functools.cache
@@ -95,7 +95,10 @@ def range_text(allowed: tuple[Minor, Minor]) -> str:
 
 
 def _answering(allowed: tuple[Minor, Minor] | None) -> Iterator[Interpreter]:
-    """Candidates that run, each real file once; with `allowed`, those named after another version are not started."""
+    """Candidates that run, each real file once; of `allowed` versions, where these are given.
+
+    What is named after another version is not started.
+    """
     real_paths = set()
     for path in _candidates():
         named = re.fullmatch(r"python(\d+)\.(\d+)", path.name)
@@ -104,7 +107,8 @@ def _answering(allowed: tuple[Minor, Minor] | None) -> Iterator[Interpreter]:
         if other or real in real_paths or not os.access(path, os.X_OK):
             continue
         real_paths.add(real)
-        if answer := probe(path):
+        answer = probe(path)
+        if answer and (allowed is None or allowed[0] <= answer.minor <= allowed[1]):
             yield answer
 
 

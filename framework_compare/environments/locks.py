@@ -113,16 +113,11 @@ def listed(spec: Framework, device: str, say: Callable[[str], None] = lambda mes
     return releases.released(package(spec, device), interpreters.choose(spec.python, framework=spec.name).minor, say)
 
 
-def release(spec: Framework, asked: Version, device: str) -> str:
-    """A version as indexes write it. Raises NoRelease with the nearest ones where no index has it.
+def release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
+    """A version as indexes write it, and its Python: the one that is taken first, else the newest that fits.
 
-    Raises Unavailable where an index that cannot be read may have it.
+    Raises NoRelease with the nearest ones where no index has it, Unavailable where one that cannot be read may have it.
     """
-    return _release(spec, asked, device)[0]
-
-
-def _release(spec: Framework, asked: Version, device: str) -> tuple[str, Minor]:
-    """The same, and the Python that it is installed for: the one that is taken first, else the newest that fits."""
     name, seen = package(spec, device), []
     unread: list[str] = []
     first = interpreters.choose(spec.python, framework=spec.name).minor
@@ -153,7 +148,7 @@ def nearest(asked: Version, there: Sequence[Version]) -> str:
 def make(root: Path, spec: Framework, version: str, device: str, index: str | None, say: Callable[[str], None]) -> Lock:
     """Resolve a version by uv and write its lock. Raises Unavailable."""
     kind = device_kind(device)
-    _, python = _release(spec, Version(version), device)
+    _, python = release(spec, Version(version), device)
     interpreter = interpreters.choose((python, python), framework=spec.name)
     path = root / f"{spec.name}-{version}-{kind}-cp{python[0]}{python[1]}.txt"
     root.mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ def _version(key: str, entry: registry.Framework, version: str, device: str, say
     bare = str(there[0] if there else asked.public)
     try:
         if not there:
-            bare = locks.release(entry, asked, device)
+            bare, _ = locks.release(entry, asked, device)
     except locks.NoRelease as error:
         raise UsageError(f"framework is {key}@{version}; {error}") from None
     except Unavailable as error:  # a cell says so

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.report.figures import files, look
 from framework_compare.report.names import title
@@ -103,8 +104,6 @@ def _failure(search: Search, version: str) -> str:
 
 def svg(search: Search) -> str:
     """A point for each release that was asked, the one that changed it filled: its ratio, or whether its parity holds."""
-    import pandas as pd
-
     every, colour = list(search.versions), look.COLOURS[look.place(search.framework, [search.framework])]
     if search.metric == "parity":
         words = {True: "passed", False: "failed"}

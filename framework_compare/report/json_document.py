@@ -29,7 +29,7 @@ def document(study: Study) -> Fields:
     started = sorted(text for text in runs["started_at"] if text)
     records, verdicts = list(study.frame.itertuples()), study.verdicts()
     best = ratios.to_best(records)
-    cells = rounded(study.frame.copy().assign(ratio_to_best=[best.get(place) for place in study.frame.index]), DIGITS)
+    cells = study.frame.assign(ratio_to_best=[best.get(place) for place in study.frame.index])
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": str(study.settings.get("framework_compare") or "unknown"),
@@ -44,7 +44,7 @@ def document(study: Study) -> Fields:
             name: {"label": one.label, "better": one.better, "shown_in": one.unit, "scale": one.scale}
             for name, one in METRICS.items()
         },
-        "cells": [dict(row) for row in cells],
+        "cells": rounded(cells, DIGITS),
         "verdicts": [_values(dataclasses.asdict(one)) for one in verdicts],
         "winners": [
             {name: _values(getattr(one, name)) for name in ("model", "condition", "framework", "excluded")}

@@ -50,7 +50,6 @@ KINDS: dict[str, TableSpec] = {
     "roofline": machine_tables.ROOFLINE,
     "profile": PROFILE,
 }
-OF_TASKS = ("quality", "gains", "search", "inference", "generation")  # other studies have none of them
 
 
 def find(kind: str) -> TableSpec:
@@ -115,15 +114,11 @@ def with_remarks(table: Table, cells: Sequence[Record], *, precision_too: bool) 
     return dataclasses.replace(table, rows=rows, remarks=remarks, warnings=tuple(warning_lines(cells)))
 
 
-def table(
-    frame: "pd.DataFrame",
-    kind: str,
-    blocks: Callable[[], BlockTimes] = BlockTimes,
-    modes: Callable[[], Mapping[str, Modes]] = dict,
-    verdicts: bool = True,
-) -> StudyTable:
+def table(study: Study, kind: str, verdicts: bool = True) -> StudyTable:
     """The tables of a study with all that they hold; verdicts: whether verdicts and warnings are among it."""
-    spec, parts = find(kind), build(frame, kind, blocks, modes)
+    spec = find(kind)
+    frame = getattr(study, spec.frame)
+    parts = build(frame, kind, lambda: study.block_times, lambda: study.modes)
     if not verdicts:
         parts = [part.bare() for part in parts]
     if parts:
@@ -132,11 +127,11 @@ def table(
         absence = [NO_CELLS]
     else:
         absence = [spec.absent, *spec.reasons(records(frame))]
-    return StudyTable(kind, parts, absence, lambda: _long(frame, spec, blocks))
+    return StudyTable(kind, parts, absence, lambda: _long(frame, spec, study))
 
 
 def present(study: Study) -> list[str]:
-    """The kinds of table that a study has; `study` is a Comparison."""
+    """The kinds of table that a study has."""
     cells = records(study.frame)
     return [
         kind
@@ -145,7 +140,7 @@ def present(study: Study) -> list[str]:
     ]
 
 
-def _long(frame: "pd.DataFrame", spec: TableSpec, blocks: Callable[[], BlockTimes]) -> "pd.DataFrame":
+def _long(frame: "pd.DataFrame", spec: TableSpec, study: Study) -> "pd.DataFrame":
     """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
     names = ("framework", "framework_version", "model", "dataset", *SETTINGS, "status", "reason", "parity")
     figures = frame[[*names, *spec.figures]]
@@ -154,6 +149,6 @@ def _long(frame: "pd.DataFrame", spec: TableSpec, blocks: Callable[[], BlockTime
         return figures.assign(ratio_to_best=[best.get(place) for place in frame.index])
     if not spec.ratios:
         return figures
-    by_place = spec.ratios(records(frame), blocks())
+    by_place = spec.ratios(records(frame), study.block_times)
     columns = {name: [getattr(by_place.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
     return figures.assign(**columns)

@@ -11,10 +11,6 @@ from framework_compare.report.figures.files import Drawn
 Row = Document
 
 
-def _without_interval(row: Row) -> bool:
-    return row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None
-
-
 def _has_band(row: Row) -> bool:
     """Return whether a bin of F4 holds different readings."""
     ends = ((row[key], row.get(f"{key[:-1]}h")) for key in row if re.fullmatch(r"y\d+l", key))
@@ -30,7 +26,10 @@ MARKS: tuple[tuple[str, str | Callable[[Row], object]], ...] = (
         lambda row: row.get("unsure") and not row.get("interval") and not row.get("throughout"),
     ),
     ("!: all epochs were disturbed.", "throughout"),
-    ("Hollow mark: fewer than two runs count, so there is no interval.", _without_interval),
+    (
+        "Hollow mark: fewer than two runs count, so there is no interval.",
+        lambda row: row.get("kind") == "cell" and row.get("x") is not None and row.get("low") is None,
+    ),
     ("≈: estimated from the steps that were measured.", "about"),
     ("Hollow mark: disturbed epoch.", "marked"),
     ("Line: mean of neighbouring readings; band: their minimum to maximum.", _has_band),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from framework_compare.report.figures.learning import profiled, shares_of_time
 from framework_compare.report.figures.subject import LABELS, Subject
@@ -13,9 +14,6 @@ from framework_compare.results import memory, ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.parity import FAILED, PROVED
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SAME = 1.005  # the ratio of two figures that are equal to three digits
 QUALITIES = ("validation_", "test_", "train_")  # kinds of columns, of which the first with values is told

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from framework_compare.protocol import Fields
 from framework_compare.report.figures import look, marks
@@ -17,9 +18,6 @@ from framework_compare.report.tables import known
 from framework_compare.results import ratios
 from framework_compare.results.profiles import CELL_KEYS
 from framework_compare.results.workloads import one_at_a_time
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
@@ -187,8 +185,6 @@ def _bars(subject: Subject, rows: pd.DataFrame, y: alt.Y, title: str, panel: flo
 
     by: the column of the panels.
     """
-    import pandas as pd
-
     rows = rounded(marks.cut(pd.DataFrame(rows), "ratio", "low", "high", by))
     farthest = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
     letters = [min(marks.LETTER * len(row["label"]) + 8, 0.75 * panel) for row in rows]

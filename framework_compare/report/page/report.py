@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
+import pandas as pd
 from markupsafe import Markup
 
 from framework_compare import __version__, registry
@@ -36,9 +37,6 @@ from framework_compare.results.metrics import METRICS, Metric
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WIDTHS = (files.PAGE_WIDTH, 690.0, 300.0)  # of figures, in pixels; the page takes the widest that fits
 MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
@@ -229,7 +227,7 @@ def _log(text: object) -> str:
     return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in lines)
 
 
-def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
+def _settings(cells: pd.DataFrame) -> list[tuple[str, str, str]]:
     """(name, values, meaning) of every setting of a cell."""
     rows = []
     for name, setting in settings.SETTINGS.items():
@@ -241,14 +239,11 @@ def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
 
 
 def _packages(study: Study) -> list[tuple[str, list[str]]]:
-    found = []
-    for framework, facts in study.environments.items():
-        packages = facts.get("packages") if isinstance(facts, dict) else None
-        if isinstance(packages, dict):
-            packages = [f"{name} {version}" for name, version in packages.items()]
-        if isinstance(packages, list):
-            found.append((named(framework), list(map(clean, packages))))
-    return found
+    return [
+        (named(framework), [clean(f"{name} {version}") for name, version in facts["packages"].items()])
+        for framework, facts in study.environments.items()
+        if "packages" in facts
+    ]
 
 
 def command(study: Study) -> str:
@@ -274,7 +269,7 @@ def command(study: Study) -> str:
     return shlex.join([*words, *(["--repeats", str(repeats)] if repeats > 1 else [])])
 
 
-def _values(column: "pd.Series") -> list[str]:
+def _values(column: pd.Series) -> list[str]:
     return list(dict.fromkeys(clean(_number(value)) for value in column.dropna()))
 
 

@@ -328,7 +328,9 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     assert all(sorted(of) == ([2, 3] if cell == moved else [1, 2]) for cell, of in seconds.items())
 
 
-def test_turns_that_failed_runs_take_in_a_part_of_their_own_are_another_duel(images, own_cache, tmp_path, node, paced):
+def test_failed_runs_take_turns_in_a_part_of_their_own_with_the_fastest_of_their_rivals(
+    images, own_cache, tmp_path, node, paced
+):
     names = [paced(name, pace_s=0.001) for name in ("a", "b", "c", "d")]
     asked = {**QUICK, "batch_size": 4, "dataset": images, "out": tmp_path / "study", "verify": "off"}
     folder = compare(names, "linear", executor=Executor(), **asked).folder
@@ -338,11 +340,18 @@ def test_turns_that_failed_runs_take_in_a_part_of_their_own_are_another_duel(ima
         for run_id in selected(folder, "SELECT run_id FROM run WHERE cell_id <= 2"):
             store.record(*run_id, Run("failed", "to be run again"))
     resume(folder, executor=Executor(), retry="failed")
+    resume(folder, executor=Executor())  # the parts were lost before they began: what they retry is still known
+    plans = [parts.PartPlan.read(folder, number) for number in (3, 4)]
+    assert [[cell.framework for cell in plan.cells][1:] for plan in plans] == [["a", "b"]] * 2
+    assert {plan.cells[0].framework for plan in plans} <= {"c", "d"} and parts.numbers(folder) == {1, 2, 3, 4}
     for number in (3, 4):
         run_part(folder, number, Watcher())
     absorb(folder)
     duels = selected(folder, "SELECT part_id, count(DISTINCT duel), count(*) FROM run GROUP BY part_id")
-    assert duels == [(part, 1, 2) for part in (1, 2, 3, 4)]
+    assert duels == [(1, 1, 2), (2, 1, 2), (3, 1, 3), (4, 1, 3)]
+    assert Comparison.load(folder).frame.runs_ok.sum() == 10 and set(selected(folder, "SELECT status FROM run")) == {
+        ("ok",)
+    }
     assert selected(folder, "SELECT count(DISTINCT duel) FROM run") == [(4,)]
     blocks = Comparison.load(folder).runs.groupby("cell").block.agg(set)
     assert blocks[0] == blocks[1] and blocks[2] == blocks[3] and not blocks[0] & blocks[2]

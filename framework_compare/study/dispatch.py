@@ -42,9 +42,10 @@ def run_parts(
     executor.check()
     refused = set(absorb(store, watcher.say))
     live = executor.live(store.folder)
-    numbers = parts.plan(store, options, retry, live)
+    numbers = parts.plan(store, options, retry, live, watcher.say)
     if numbers:
-        _make_environments([cell for _, cell, _ in store.plan(retry)], options, watcher)
+        plans = (parts.PartPlan.read(store.folder, number) for number in numbers)
+        _make_environments([cell for plan in plans for cell in plan.cells], options, watcher)
         _keep_kind(store, live)
     try:
         executor.submit(store.folder, numbers)

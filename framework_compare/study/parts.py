@@ -24,6 +24,8 @@ from framework_compare.store import schema
 from framework_compare.store.absorption import Part
 from framework_compare.store.folder import FILE, IMAGES, read_json, write_json
 from framework_compare.store.study_file import TO_RUN, Store
+from framework_compare.study import schedules, strategies
+from framework_compare.study.anchors import with_anchor
 from framework_compare.study.resumption import other_kind, with_sources
 from framework_compare.study.run_options import RunOptions
 
@@ -97,32 +99,40 @@ def done(folder: Path) -> set[int]:
     return {int(path.name) for path in (folder / PARTS).glob("*") if path.name.isdecimal() and path.is_dir()}
 
 
-def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int]) -> list[int]:
+def plan(
+    store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int], say: Say = lambda message: None
+) -> list[int]:
     """Plan parts for all runs still to do or to `retry`; the numbers of those to be started now.
 
     live: parts that wait or run, whose runs are left to them. A part that ended without a result is planned once more
-    under its number: on the same node it continues where it stopped.
+    under its number, and retries what it should: on the same node it continues where it stopped.
     """
     folder, settings = store.folder, store.settings()
     name = hashlib.sha256(f"{settings.get('order_seed')} {folder}".encode()).hexdigest()[:12]
     settings.update(limits=options.limits.to_dict(), verify=options.verify, python=dict(options.python))
-    wanted = dict.fromkeys((turn, cell) for _, cell, turn in store.plan(retry))
-    replaces = (*TO_RUN, *retry)
+    wanted = {(turn, cell): run_id for run_id, cell, turn in store.plan(retry)}
     results, running, to_start = done(folder), set(live), []
     known = numbers(folder)
     for number in sorted(known - store.parts()):
         before = PartPlan.read(folder, number)
-        cells = tuple(cell for cell in before.cells if wanted.pop((before.turn, cell), wanted) is None)
+        replaces = tuple(dict.fromkeys((*before.replaces, *retry)))
+        left = {(turn, cell) for _, cell, turn in store.plan(replaces)}
+        cells = tuple(cell for cell in before.cells if (before.turn, cell) in left)
+        for cell in cells:
+            wanted.pop((before.turn, cell), None)
         if number in results or number in running:
             continue
         dataclasses.replace(before, cells=cells, replaces=replaces, settings=settings).write(folder)
         to_start += [number] if cells else []
+    strategy = strategies.of_settings(settings, store.path)
+    left_over = [(run_id, cell, turn) for (turn, cell), run_id in wanted.items()]
     blocks: dict[tuple[int, str, str], list[Cell]] = {}
-    for turn, cell in wanted:
-        blocks.setdefault((turn, "" if options.across_models else cell.model, cell.dataset), []).append(cell)
+    for group in schedules.groups(left_over, options.schedule, options.across_models):
+        for _, cell, turn in with_anchor(store, group, options, strategy, say):
+            blocks.setdefault((turn, "" if options.across_models else cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
-    for number, ((turn, _, _), listed) in enumerate(blocks.items(), start=first):
-        PartPlan(number, name, turn, tuple(listed), replaces, settings).write(folder)
+    for number, ((turn, _, _), cells) in enumerate(blocks.items(), start=first):
+        PartPlan(number, name, turn, tuple(cells), (*TO_RUN, *retry), settings).write(folder)
         to_start.append(number)
     return to_start
 

@@ -35,6 +35,7 @@ from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
+from framework_compare.study.anchors import with_anchor
 from framework_compare.study.data_files import (
     arrays_path,
     check_arrays,
@@ -150,22 +151,10 @@ class Study:
                 if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
                 while group:  # those that memory did not hold beside the others follow
-                    group = self._run_group(self._with_anchor(group), len(planned) - len(self._waiting), len(planned))
+                    group = with_anchor(self.store, group, self.options, self.strategy, self.watcher.say)
+                    group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
-
-    def _with_anchor(self, group: list[Planned]) -> list[Planned]:
-        """Runs whose rivals of the block have run before, with the reference or the fastest of these once more."""
-        if self.options.schedule != schedules.INTERLEAVED or self.strategy.limits_decide:
-            return group
-        paces = self.store.paces(group[0][2])
-        anchor = schedules.anchor(group, paces, self.options.across_models, self.strategy.reference)
-        if anchor and (added := self.store.beside_anchor([run_id for run_id, *_ in group], anchor)):
-            labels = ", ".join(cell.label for _, cell, _ in group)
-            self.watcher.say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
-            run_id, block = added
-            return [(run_id, anchor, block), *((one, cell, block) for one, cell, _ in group)]
-        return group
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
         """Seconds until these cells have run, by those that have; under a budget what is left of that."""

@@ -131,8 +131,8 @@ def plan(
         for _, cell, turn in with_anchor(store, group, options, strategy, say):
             blocks.setdefault((turn, "" if options.across_models else cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
-    for number, ((turn, _, _), cells) in enumerate(blocks.items(), start=first):
-        PartPlan(number, name, turn, tuple(cells), (*TO_RUN, *retry), settings).write(folder)
+    for number, ((turn, _, _), listed) in enumerate(blocks.items(), start=first):
+        PartPlan(number, name, turn, tuple(listed), (*TO_RUN, *retry), settings).write(folder)
         to_start.append(number)
     return to_start
 

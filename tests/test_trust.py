@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import run
 from drawn_study import study as drawn
+from processes import write_script
 
 from framework_compare import api, compare, resume
 from framework_compare.errors import StudyError, UsageError
@@ -30,10 +31,8 @@ QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=0, image_size=32,
 @pytest.fixture
 def touching(tmp_path):
     """An interpreter that leaves a file wherever it is started, and that file."""
-    python, trace = tmp_path / "python", tmp_path / "was-executed"
-    python.write_text(f'#!/bin/sh\ntouch {trace}\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    return python, trace
+    trace = tmp_path / "was-executed"
+    return write_script(tmp_path / "python", f'touch {trace}\nexec {sys.executable} "$@"'), trace
 
 
 @pytest.fixture
@@ -89,8 +88,7 @@ def test_an_interpreter_named_relative_to_a_folder_is_another_in_another_folder(
 
     for name in ("mine", "theirs"):
         (tmp_path / name / "bin").mkdir(parents=True)
-        (tmp_path / name / "bin/python").write_text("#!/bin/sh\n")
-        (tmp_path / name / "bin/python").chmod(0o755)
+        write_script(tmp_path / name / "bin/python", "")
     monkeypatch.chdir(tmp_path / "mine")
     trust.note(trust.programs([], {"tiny": "bin/python"}))
     trust.check(tmp_path, trust.programs([], {"tiny": "bin/python"}), False)

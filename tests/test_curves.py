@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from network_mistakes import NESTEROV
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
@@ -18,13 +19,6 @@ from framework_compare.report import curves as curves_report
 from framework_compare.report.figures import look
 
 HONEST = "    name = 'honest'\n"
-NESTEROV = """
-    def train_step(self, batch):
-        loss = super().train_step(batch)
-        for name, velocity in ((name, slots["momentum"]) for name, slots in self.oracle.slots.items()):
-            self.oracle.weights[name] -= self.config.learning_rate * 0.9 * velocity
-        return loss
-"""
 BROKEN = "    def train_step(self, batch):\n        raise RuntimeError('no kernel')\n"
 
 

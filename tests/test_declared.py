@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
+from linear import build
 from reference_adapter import write_adapter
 
 from framework_compare import registry
@@ -18,7 +19,7 @@ from framework_compare.conformance.trial import entry_of
 from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import OPS, Field, Graph, GraphBuilder, Node, Task, weights_size
+from framework_compare.graph import OPS, Field, Graph, Node, Task, weights_size
 from framework_compare.launch import staging
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -112,10 +113,7 @@ def work(tmp_path: Path, own_cache: Path, job: Any):
 
 
 def linear(op: str = "") -> Graph:
-    g = GraphBuilder("linear", num_classes=3, image_size=8)
-    g.global_avgpool("avgpool")
-    g.linear("fc", 3)
-    graph = g.build()
+    graph = build(image_size=8)
     return dataclasses.replace(graph, nodes=(Node("strange", op, ("input",), {}), *graph.nodes)) if op else graph
 
 

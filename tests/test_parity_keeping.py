@@ -24,7 +24,6 @@ from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.results.parity import PASSED, Level, Parity
 
-PLUGINS = Path(__file__).parent / "plugins"
 HELD = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=(Level(0, True), Level(1, True, "fc", 1e-7, 0.5)))
 
 

@@ -7,7 +7,7 @@ import bounds
 import numpy as np
 import pytest
 from command_line import run
-from network_mistakes import EXTRA_BIAS, UNSCALED_DROPOUT, change
+from network_mistakes import EXTRA_BIAS, SUMMED, UNSCALED_DROPOUT, change
 from nightly import some_nightly
 
 from framework_compare import compare
@@ -38,10 +38,6 @@ class Mutated(ReferenceTrainer):
 PADDING = change("MaxPool2d", padding=0, kernel=2)
 MOMENTUM = change("BatchNorm2d", momentum=0.9)
 EPS_1, EPS_1E_3 = (change("BatchNorm2d", eps=eps) for eps in (1.0, 1e-3))
-SUMMED = """
-    def gradients(self, batch):
-        return {name: g * batch.size for name, g in super().gradients(batch).items()}
-"""
 COARSER_WHERE_LARGE = """
     def forward(self, batch, *, training=False):
         rounding = rounding_of("%s" if batch.size > 64 else self.config.precision)

@@ -1,7 +1,5 @@
 """A cell on several devices: who trains on what, what is proved of it, and whose death is told. No real framework."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bounds import rounding
@@ -22,7 +20,6 @@ from framework_compare.study.progress import Watcher
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.sampling import LastStep
 
-PLUGINS = Path(__file__).parent / "plugins"
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
 CPUS = ("cpu", "cpu")
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from command_line import run
 from drawn_study import study as drawn
+from linear import build
 from processes import write_script
 
 from framework_compare import api, compare, resume
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.graph import GraphBuilder, weights_size
+from framework_compare.graph import weights_size
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
@@ -110,10 +111,7 @@ def test_a_strangers_part_names_the_interpreter_that_it_would_execute(study, ano
 
 def strangers_model(folder: Path, file: Path) -> Cell:
     """An imported model in a study's folder, said to be of a file, and the cell that trains it as written."""
-    g = GraphBuilder("net", num_classes=3, image_size=32)
-    g.global_avgpool("pool")
-    g.linear("fc", 3)
-    graph = g.build()
+    graph = build(image_size=32, name="net")
     model = ImportedModel.of("net", "net.py:build", {32: graph}, np.zeros(weights_size(graph), np.float32))
     written = {"kind": "file", "text": "net.py:build", "stem": "net", "name": "build", "path": str(file)}
     place = folder / "models" / model.name

@@ -8,7 +8,7 @@ from framework_compare.registry import Framework
 
 
 def changed(name: str, folder, file: str, old: str, new: str) -> Framework:
-    """The framework with a copy of its adapter in folder, in whose file new stands where old stood."""
+    """Return the framework with a copy of its adapter in folder, where new replaces old in one file."""
     entry = registry.framework(name)
     shutil.copytree(registry.adapter_path(entry), folder, ignore=shutil.ignore_patterns("__pycache__"))
     source = (folder / file).read_text()

@@ -29,7 +29,7 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
 
 
 def write_idx(folder: Path, part: str, images: np.ndarray, labels: np.ndarray) -> Path:
-    """Images and labels in the form of MNIST."""
+    """Write images and labels in the format of MNIST."""
     for name, array in (("images-idx3", images), ("labels-idx1", labels)):
         head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">i4").tobytes()
         (folder / f"{part}-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())

@@ -10,7 +10,7 @@ import psutil
 
 
 def write_script(path: Path, text: str) -> Path:
-    """A program of the shell."""
+    """Write a shell script that can be executed."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path

@@ -149,7 +149,11 @@ def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monke
 @pytest.mark.parametrize(
     ("name", "asked", "words"),  # what each refuses is tested above
     [
-        ("torch", {"execution": "graph"}, "execution 'graph' on device 'cpu'; declared: compiled, default, eager"),
+        (
+            "torch",
+            {"execution": "graph"},
+            "execution 'graph' on device 'cpu'; declared: compiled, default, eager, max-autotune",
+        ),
         ("tiny", {"device": "cuda:1"}, "device 'cuda:1'; declared: cpu"),
     ],
 )

@@ -2,14 +2,15 @@
 
 import gzip
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
+from image_files import write_idx
+from pickled import Runs
 from PIL import Image
 
-from framework_compare.cli import root
 from framework_compare.datasets.arrays import load
 from framework_compare.errors import DataError, UsageError
 
@@ -141,27 +142,19 @@ def test_texts_and_columns_that_cannot_be_prepared(tmp_path):
         load("diabetes", tmp_path / "d.csv")
 
 
-def idx(images: np.ndarray, labels: np.ndarray, folder: Path) -> Path:
-    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-        head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">i4").tobytes()
-        (folder / f"t10k-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
-    return folder
-
-
 def test_bad_idx_files(tmp_path):
-    idx(np.zeros((20, 28, 28)), np.arange(19) % 10, tmp_path)
+    write_idx(tmp_path, "t10k", np.zeros((20, 28, 28)), np.arange(19) % 10)
     with pytest.raises(DataError, match="has 20 images and .* 19 labels; they differ"):
         load("mnist", tmp_path)
-    idx(np.zeros((20, 28, 28)), np.full(20, 12), tmp_path)
+    write_idx(tmp_path, "t10k", np.zeros((20, 28, 28)), np.full(20, 12))
     with pytest.raises(DataError, match="item 0: label 12; allowed: 0 to 9"):
         load("mnist", tmp_path)
-    idx(np.zeros((20, 28, 28)), np.arange(20) % 10, tmp_path)
+    images, labels = np.zeros((20, 28, 28)), np.arange(20) % 10
+    path = write_idx(tmp_path, "t10k", images, labels) / "t10k-images-idx3-ubyte"
     with pytest.raises(DataError, match="train 15 and validation 6 ask for more than the 20 images there are"):
         load("mnist", tmp_path, train=15, validation=6)
     with pytest.raises(UsageError, match="train is 0; allowed: a whole number of at least 1"):
         load("mnist", train=0)
-    images, labels = np.zeros((20, 28, 28)), np.arange(20) % 10
-    path = idx(images, labels, tmp_path) / "t10k-images-idx3-ubyte"
     whole = path.read_bytes()
     fails(tmp_path, "mnist", whole[:-1], path.name, "has 15695 bytes, its header asks for 15696; get it again")
     no_bytes = "is not an IDX file of uint8 with 3 axes; its first bytes are "
@@ -177,16 +170,6 @@ def batch_of_cifar10(labels: "list[int]", width: int = 3072) -> bytes:
 
 
 TWO_OF_CIFAR10 = batch_of_cifar10([0, 1])
-
-
-class Runs:
-    """A pickle that would call a function as it is loaded."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def test_bad_batches_of_cifar10_are_refused_and_run_nothing(tmp_path):
@@ -258,13 +241,8 @@ def test_annotations_of_another_set(tmp_path):
     ],
     ids=["number", "target", "image"],
 )
-def test_bad_data_is_one_line_and_leaves_no_study(model, content, message, tmp_path, own_cache, monkeypatch, capsys):
+def test_bad_data_is_one_line_and_leaves_no_study(model, content, message, tmp_path, own_cache):
     (tmp_path / "d.csv").write_text(content, "latin-1")
-    words = ["--frameworks=torch", f"--models={model}", f"--dataset={tmp_path / 'd.csv'}", f"--out={tmp_path / 's'}"]
-    monkeypatch.setattr(sys, "argv", ["framework-compare", "run", *words])
-    with pytest.raises(SystemExit) as ended:
-        root.main()
-    said = capsys.readouterr().err.strip().splitlines()
-    assert ended.value.code == 2 and len(said) == 1
-    assert said[0].startswith("framework-compare: ") and message in said[0]
+    (said,) = run("run", "torch", model, tmp_path / "d.csv", "--out", tmp_path / "s", check=2).stderr.splitlines()
+    assert said.startswith("framework-compare: ") and message in said
     assert not (tmp_path / "s").exists()

@@ -3,20 +3,14 @@
 import itertools
 
 import numpy as np
+from stored_study import selected
 
 from framework_compare import compare
 from framework_compare.results.intervals import holm, paired_ratio
-from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
 
 DEFAULT = schedules.REPEATS  # as the package has it: the tests of this suite run with one
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
-
-
-def order_of(folder):
-    """(cell_id, block) of the runs, in the order in which they are run."""
-    with Store.open(folder) as store:
-        return store.select("SELECT cell_id, repeat FROM run ORDER BY run_id"), store.settings()
 
 
 def test_each_block_has_every_cell_once_in_an_order_of_its_own():
@@ -31,19 +25,14 @@ def test_each_block_has_every_cell_once_in_an_order_of_its_own():
 def test_a_study_stores_its_order_and_the_seed_that_makes_it(tiny, images, own_cache, tmp_path):
     asked = {**QUICK, "batch_size": [1, 2, 4, 13], "repeats": 3}
     result = compare(tiny, "linear", dataset=images, out=tmp_path / "s", **asked)
-    runs, settings = order_of(tmp_path / "s")
-    expected = schedules.orders(4, 3, settings["order_seed"])
+    expected = schedules.orders(4, 3, result.settings["order_seed"])
+    runs = selected(tmp_path / "s", "SELECT cell_id, repeat FROM run ORDER BY run_id")
     assert runs == [(place + 1, block) for block, order in enumerate(expected, 1) for place in order]
     assert result.frame.batch_size.tolist() == [1, 2, 4, 13] and result.frame.runs_ok.tolist() == [3] * 4
     assert result.epochs.groupby("cell").block.apply(list).tolist() == [[1, 2, 3]] * 4
-    starts = [block for _, block in sorted(runs_by_start(tmp_path / "s"))]
+    query = "SELECT repeat FROM run JOIN phase USING (run_id) GROUP BY run_id ORDER BY min(start_ns)"
+    starts = selected(tmp_path / "s", query)
     assert starts == sorted(starts), "a block begins before the one before it has ended"
-
-
-def runs_by_start(folder):
-    with Store.open(folder) as store:
-        query = "SELECT min(start_ns), repeat FROM run JOIN phase USING (run_id) GROUP BY run_id"
-        return store.select(query)
 
 
 def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, images, own_cache, tmp_path, monkeypatch):

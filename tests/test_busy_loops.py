@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from bounds import ticks
 from heard import Heard
+from stored_study import selected
 
 from framework_compare import compare
 from framework_compare.cli.doctor import load_words
 from framework_compare.samplers import busy, disturbance
 from framework_compare.samplers import recorder as recorder_module
-from framework_compare.store.study_file import Store
 
 # A step takes a tenth of a second, so that an epoch of 13 images lasts long enough for a share of it to be known.
 BUSY = """
@@ -89,8 +89,7 @@ def steady(paced, own_cache):
 
 
 def epochs_of(folder):
-    with Store.open(folder) as store:
-        return store.select("SELECT run_id, start_ns, end_ns, disturbed_share, disturbed FROM epoch ORDER BY rowid")
+    return selected(folder, "SELECT run_id, start_ns, end_ns, disturbed_share, disturbed FROM epoch ORDER BY rowid")
 
 
 def only_the_loop(loop, monkeypatch):

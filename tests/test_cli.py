@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import run, start
 from typer.testing import CliRunner
+from wheels import install
 
 from framework_compare import registry
 from framework_compare.cli import root
@@ -162,22 +163,13 @@ def test_the_quickstart_says_so_where_nothing_worked_but_can_name_a_winner(quick
 PLUGINS = Path(__file__).parent / "plugins"
 
 
-def installed(folder: Path, group: str, line: str, module: str) -> None:
-    """A distribution as pip leaves it: a module, and metadata with one entry point."""
-    info = folder / "fc_other-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fc-other\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{line}\n")
-    (folder / "fc_other.py").write_text(module)
-
-
 def test_an_adapter_of_another_package_is_listed_and_diagnosed(tmp_path: Path) -> None:
     adapter = f"{PLUGINS / 'tiny.py'}:TinyTrainer"
     module = (
         "from framework_compare.registry import Framework\n"
         f"FRAMEWORK = Framework('theirs', {adapter!r}, '', 'numpy', ((3, 8), (3, 99)))\n"
     )
-    installed(tmp_path, "framework_compare.adapters", "other = fc_other:FRAMEWORK", module)
+    install(tmp_path, "fc_other", module, "framework_compare.adapters", "other = fc_other:FRAMEWORK")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     imports = "from framework_compare.cli.listing import document; from framework_compare.doctor import examine"
     asked = "[*document(1)['frameworks']], [one.framework for one in examine(['other']).frameworks]"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored_study import selected
 
 from framework_compare import Comparison, compare, registry
 from framework_compare.errors import UsageError
 from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.store.study_file import Store
 from framework_compare.study.progress import PlainWatcher, RichWatcher
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, learning_rate=0.5)
@@ -46,8 +46,7 @@ def test_a_study_is_loaded_as_it_was_and_keeps_all_but_initial_weights(trained):
     assert job["weights"].endswith("linear-3-32-0.npy")
     listing = json.loads(Path(job["images"]).read_text())
     assert listing["classes"] == ["fire", "smoke", "no_fire"] and len(listing["paths"]) == 13
-    with Store.open(trained.folder) as store:
-        gauges = json.loads(store.select("SELECT gauges FROM run")[0][0])
+    gauges = json.loads(selected(trained.folder, "SELECT gauges FROM run")[0][0])
     assert set(gauges) == {"host_energy", "load", "parent"}
     assert gauges["load"]["before"] >= 0
     assert bool(gauges["host_energy"]["source"]) != bool(gauges["host_energy"]["reason"])

@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from stored_study import epochs, recorded
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import STATUSES, Cell, Energy, Phase, Run, Sample
 from framework_compare.results import reading_sources
 from framework_compare.results.frames import CELL_COLUMNS, WORST_FIRST
 from framework_compare.results.metrics import METRICS
@@ -28,24 +29,17 @@ def cell(framework="torch", model="alexnet", **config):
 
 def ok(*seconds, **fields):
     phases = [Phase("import", ORIGIN, ORIGIN + 2 * SECOND), Phase("build", ORIGIN + 3 * SECOND, ORIGIN + 4 * SECOND, 5)]
-    at, epochs = ORIGIN + 4 * SECOND, []
-    for number, length in enumerate(seconds, 1):
-        end = at + int(length * SECOND)
-        epochs.append(Epoch(number, at, end, length / 4, 100, 10, 1 / number, length / 10, 0.1, 0.2))
-        at = end
-    phases.append(Phase("epochs", ORIGIN + 4 * SECOND, at))
+    found = epochs(*seconds, start_ns=ORIGIN + 4 * SECOND, wait=0.25)
+    phases.append(Phase("epochs", found[0].start_ns, found[-1].end_ns))
     times = (-1.0, 1.0, 2.5, 4.5, 5.0)
     samples = tuple(Sample(ORIGIN + int(t * SECOND), cpu_percent=100.0, rss_bytes=2**30, threads=11) for t in times)
-    run = Run("ok", phases=tuple(phases), epochs=tuple(epochs), samples=samples, framework_version="2.1")
+    run = Run("ok", phases=tuple(phases), epochs=found, samples=samples, framework_version="2.1")
     return dataclasses.replace(run, log_path="logs/1.log", parameters=57_016_131, **fields)
 
 
 def study(folder, outcomes, cells=None, repeats=1, settings=SETTINGS):
     cells = cells if cells is not None else [cell(str(number)) for number in range(len(outcomes) // repeats)]
-    with Store.create(folder, settings=settings, machine={"cores": 2}, cells=cells, repeats=repeats) as store:
-        for (run_id, _, _), run in zip(store.plan(), outcomes):
-            store.record(run_id, run)
-    return Comparison.load(folder)
+    return recorded(folder, cells, outcomes, repeats, settings=settings, machine={"cores": 2})
 
 
 def test_a_cell_is_a_row_with_its_settings_and_figures(tmp_path):
@@ -95,12 +89,12 @@ def test_repeats_are_taken_together_and_a_bad_one_is_the_status_of_its_cell(tmp_
 
 
 def test_epochs_and_energy_are_frames_of_their_own(tmp_path):
-    epochs = study(tmp_path, [ok(1, 2), Run("failed"), ok(3)]).epochs
-    assert list(epochs["framework"]) == ["0", "0", "2"]
-    assert list(epochs["epoch"]) == [1, 2, 1]
-    assert list(epochs["epoch_s"]) == [1.0, 2.0, 3.0]
-    assert list(epochs["start_s"]) == [4.0, 5.0, 4.0]
-    assert {"model", "device", "batch_size", "repeat", "data_wait_s", "images", "steps", "loss"} <= set(epochs)
+    frame = study(tmp_path, [ok(1, 2), Run("failed"), ok(3)]).epochs
+    assert list(frame["framework"]) == ["0", "0", "2"]
+    assert list(frame["epoch"]) == [1, 2, 1]
+    assert list(frame["epoch_s"]) == [1.0, 2.0, 3.0]
+    assert list(frame["start_s"]) == [4.0, 5.0, 4.0]
+    assert {"model", "device", "batch_size", "repeat", "data_wait_s", "images", "steps", "loss"} <= set(frame)
     readings = (Energy("gpu", ORIGIN + SECOND, 5.0, "counter"), Energy("gpu", ORIGIN + 3 * SECOND, 605.0, "counter"))
     energy = study(tmp_path / "energy", [ok(1, energy=readings)]).energy
     assert list(energy["meter"]) == ["gpu", "gpu"] and list(energy["t_s"]) == [1.0, 3.0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from network_mistakes import SUMMED
 from nightly import some_nightly
+from pipeline_mistakes import ALWAYS_HORIZONTAL
 from reference_adapter import write_adapter
 
 from framework_compare.paths import CACHE_VARIABLE
@@ -268,12 +269,6 @@ DAILY = "a linear layer's weights as (in, out)", "the last batch dropped", "anot
 ADAPTERS = {mistake: f"mistake{number:02}" for number, mistake in enumerate(DAILY)}
 
 
-VERTICAL_AS_HORIZONTAL = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
-"""
-
 DECLINED = """
     def open_pipeline(self, images):
         from framework_compare.errors import Unsupported
@@ -285,7 +280,7 @@ DECLINED = """
 # Adapters of the same suite whose failures are not by the name of a test: what is asked of them.
 ASIDE = {
     "fewnorm": (FEW + WRONG_VARIANCE, "test_level and not level_4"),
-    "flipped": (VERTICAL_AS_HORIZONTAL, "level_4 and upside-down"),
+    "flipped": (ALWAYS_HORIZONTAL, "level_4 and upside-down"),
     "declined": (DECLINED, "level_4 and (upside-down or not-flipped)"),
 }
 

@@ -8,40 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
-from reference_adapter import write_adapter
+from network_mistakes import NESTEROV
 
-from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
 from framework_compare.parity.network.oracle.losses import LOSSES, cross_entropy
 from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
-from framework_compare.registry import Framework
 from framework_compare.report import curves as curves_report
 from framework_compare.report.figures import look
 
 HONEST = "    name = 'honest'\n"
-NESTEROV = """
-    def train_step(self, batch):
-        loss = super().train_step(batch)
-        for name, velocity in ((name, slots["momentum"]) for name, slots in self.oracle.slots.items()):
-            self.oracle.weights[name] -= self.config.learning_rate * 0.9 * velocity
-        return loss
-"""
 BROKEN = "    def train_step(self, batch):\n        raise RuntimeError('no kernel')\n"
 
 
 @pytest.fixture
-def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
-    """Registers a framework: the float32 reference with the body given; and the model `small`."""
-
-    def make(name: str, body: str) -> None:
-        folder = write_adapter(tmp_path / name, f"class Own(ReferenceTrainer):\n{body}")
-        entry = Framework(name, f"{folder}:Own", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
-
-    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
-    return make
+def framework(mutate, short_level_4):
+    """Registers a framework of a name: the float32 reference with the body given; and the model `small`."""
+    return lambda name, body: mutate(body, name)
 
 
 def train(names, images, **settings):

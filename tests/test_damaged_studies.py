@@ -7,7 +7,7 @@ import re
 import sqlite3
 
 import pytest
-from stored_study import RUN, create, rows
+from stored_study import RUN, create
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
@@ -145,7 +145,7 @@ def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
     with Store.open(tmp_path, readonly=False) as store:
         store.record(2, RUN)
         store_figures(store, 2)
-        assert len(rows(store, "figures")) == 1
+        assert len(store.select("SELECT * FROM figures")[1]) == 1
 
 
 @pytest.mark.parametrize(

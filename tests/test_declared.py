@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
+from linear import build
 from reference_adapter import write_adapter
 
 from framework_compare import registry
@@ -18,7 +19,7 @@ from framework_compare.conformance.trial import entry_of
 from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import OPS, Field, Graph, GraphBuilder, Node, Task, weights_size
+from framework_compare.graph import OPS, Field, Graph, Node, Task, weights_size
 from framework_compare.launch import staging
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -112,10 +113,7 @@ def work(tmp_path: Path, own_cache: Path, job: Any):
 
 
 def linear(op: str = "") -> Graph:
-    g = GraphBuilder("linear", num_classes=3, image_size=8)
-    g.global_avgpool("avgpool")
-    g.linear("fc", 3)
-    graph = g.build()
+    graph = build(image_size=8)
     return dataclasses.replace(graph, nodes=(Node("strange", op, ("input",), {}), *graph.nodes)) if op else graph
 
 
@@ -148,12 +146,23 @@ def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monke
     assert events == []
 
 
-@pytest.mark.parametrize("name", ["torch", "tiny"])  # what each refuses is tested above
-def test_a_refused_cell_is_unsupported(name, adapters, work):
-    run, phases = work(adapters[name], optimizer="lion")
-    assert run.status == "unsupported"
-    assert run.reason.startswith(f"{name} declares no optimizer 'lion'; declared: ") and run.reason.endswith("sgd")
-    assert phases == [] and run.epochs == ()
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),  # what each refuses is tested above
+    [
+        (
+            "torch",
+            {"execution": "graph"},
+            "execution 'graph' on device 'cpu'; declared: compiled, default, eager, max-autotune",
+        ),
+        ("tiny", {"device": "cuda:1"}, "device 'cuda:1'; declared: cpu"),
+    ],
+)
+def test_a_refused_cell_is_unsupported_and_the_reason_names_the_device_where_that_matters(
+    name, asked, words, adapters, work
+):
+    run, phases = work(adapters[name], **asked)
+    assert (run.status, phases, run.epochs) == ("unsupported", [], ())
+    assert run.reason == f"{name} declares no {words}"
 
 
 def test_every_field_that_an_adapter_fills_can_be_refused():
@@ -193,14 +202,6 @@ def test_updates_that_an_adapter_does_not_know_are_refused(adapters, job, traine
             with pytest.raises(Unsupported, match=f"{name} declares no {names}.*; declared: none"):
                 Runner(job(**settings), trainer_of(adapters[name]), events).run()
             assert events == []
-
-
-def test_the_reason_names_the_device_where_that_matters(adapters, work):
-    run, _ = work(adapters["torch"], execution="graph")
-    assert run.reason.startswith("torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, e")
-    run, phases = work(adapters["tiny"], device="cuda:1")
-    assert (run.status, run.reason) == ("unsupported", "tiny declares no device 'cuda:1'; declared: cpu")
-    assert phases == []
 
 
 @pytest.mark.parametrize("trainer", [tensorflow.TensorFlowTrainer, jax.JaxTrainer])

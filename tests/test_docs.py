@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from browser_page import CHROMIUM, Opened
+from browser_page import NEEDED, Opened
 from faulty import FAULTS
 
 import framework_compare
@@ -126,7 +126,7 @@ def test_ci_runs_the_test_command_of_the_guide_and_foreign_programs_apart():
     assert f"\n{commands[0]}\n" in (ROOT / "README.md").read_text()
     text = (ROOT / ".ci" / "run").read_text()
     (listed,) = re.findall(r'^starting="(.+)"$', text, re.MULTILINE)
-    programs = re.compile(r"mark\.slurm|scontrol|sbatch|pdflatex|chromium")
+    programs = re.compile(r"mark\.slurm|scontrol|sbatch|pdflatex|browser_page")
     files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
     starting = [path.stem.removeprefix("test_") for path in files if programs.search(path.read_text())]
     assert sorted(starting) == listed.split()
@@ -251,7 +251,7 @@ def test_the_page_of_the_gallery_is_what_its_script_writes():
     assert (DOCS / "gallery.md").read_text() == page, "run `python docs/gallery.py`"
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
+@NEEDED
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.svg")), ids=lambda path: path.name)
 def test_no_text_of_an_image_is_cut_by_its_edges(browser, path):
     opened = Opened(browser, path)

@@ -314,7 +314,3 @@ def test_a_duel_with_an_interpreter_that_lacks_the_framework_measures_nothing(ti
     with pytest.raises(UsageError, match="jax: .* lacks jax, "):
         duel(tiny, "jax", "linear", images, out=tmp_path / "s", python={"jax": str(bare)})
     assert not (tmp_path / "s").exists()
-
-
-COMMAND = "--sample 0.5s --threads 1 --loader-workers 0 --batch-size 1 --pipeline memory --image-size 32".split()
-COMMAND += ["--max-slowdown", "5%", "--verify", "off"]

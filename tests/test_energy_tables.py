@@ -1,15 +1,13 @@
 """Energy, power and notes of GPUs as tables, from studies with known figures."""
 
-import csv
 import dataclasses
-import io
 
 import pytest
 from command_line import run
 from drawn_study import study as priced_study
 from gpu_study import OOM, ok, study
 from stored_study import SECOND, recorded
-from table_study import rows
+from table_study import csv_rows, rows
 
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
@@ -109,7 +107,7 @@ def test_energy_that_is_not_known_says_why(tmp_path):
 def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
     cells = [("torch", {}, ok(4, 4, 4)), ("torch", {"device": "cuda"}, ok(1, 1, 1)), ("jax", {"device": "cuda"}, OOM)]
     text = study(tmp_path, cells, repeats=2).table("speedup", "csv")
-    read = list(csv.DictReader(io.StringIO(text)))
+    read = csv_rows(text)
     assert [(row["status"], row["ratio"] and round(float(row["ratio"]), 9), row["against"]) for row in read] == [
         ("ok", "", ""),
         ("ok", 4.0, "cpu, fp32, default, 1 threads"),

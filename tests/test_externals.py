@@ -6,22 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from environment_fixtures import ANY_PYTHON
+from processes import write_script
 
 from framework_compare import registry
 from framework_compare.environments import interpreters, managed
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.registry import Framework
-
-ANY_PYTHON = ((3, 10), (3, 99))
-
-
-@pytest.fixture
-def framework(monkeypatch):
-    def register(*, imports: str = "tinyfw") -> str:
-        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", "tiny.txt", imports, ANY_PYTHON))
-        return "tiny"
-
-    return register
 
 
 def test_a_users_interpreter_or_its_folder_is_used_as_it_is(framework, tmp_path):
@@ -31,11 +22,8 @@ def test_a_users_interpreter_or_its_folder_is_used_as_it_is(framework, tmp_path)
     assert environment.version == pytest.__version__
     assert environment.packages["pytest"] == pytest.__version__
     assert managed.find("tiny", python=sys.executable) == environment
-    framework(imports="pytest")
     (tmp_path / "own/bin").mkdir(parents=True)
-    script = tmp_path / "own/bin/python"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    script.chmod(0o755)
+    script = write_script(tmp_path / "own/bin/python", f'exec "{sys.executable}" "$@"')
     assert managed.ensure("tiny", python=tmp_path / "own").python == script
 
 
@@ -56,22 +44,14 @@ def test_folders_without_an_init_are_not_the_framework(framework, tmp_path, monk
         managed.ensure("tiny", python=sys.executable)
 
 
-def test_what_an_interpreter_lacks_is_named_as_it_is_installed(framework, tmp_path):
+def test_what_an_interpreter_lacks_is_named_as_it_is_installed_and_simplejpeg_is_noted(framework, tmp_path):
     framework(imports="pytest")
     said = {"python": "3.9.0", "packages": {}, "version": None, "there": []}
-    script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
-    script.chmod(0o755)
+    script = write_script(tmp_path / "python", f"echo '{json.dumps(said)}'")
     with pytest.raises(EnvironmentUnavailable, match="lacks pytest, numpy, Pillow"):
         managed.ensure("tiny", python=script)
-
-
-def test_a_users_interpreter_without_simplejpeg_is_noted(framework, tmp_path):
-    framework(imports="pytest")
-    said = {"python": "3.9.0", "packages": {}, "version": None, "there": ["pytest", "numpy", "PIL"]}
-    script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\necho 'a banner'\necho '{json.dumps(said)}'\n")
-    script.chmod(0o755)
+    said["there"] = ["pytest", "numpy", "PIL"]
+    script = write_script(tmp_path / "another-python", f"echo 'a banner'\necho '{json.dumps(said)}'")
     environment = managed.ensure("tiny", python=script)
     assert environment.interpreter == "3.9.0"
     assert "simplejpeg is not in" in environment.notes[0]
@@ -113,8 +93,7 @@ def fake_python(tmp_path, monkeypatch):
 
     def make(*version: int, answer: str = "", name: str = "") -> Path:
         path = tmp_path / (name or "python" + "-".join(map(str, version)))
-        path.write_text(f"#!/bin/sh\necho started >> {path}.calls\necho '{answer or '.'.join(map(str, version))}'\n")
-        path.chmod(0o755)
+        write_script(path, f"echo started >> {path}.calls\necho '{answer or '.'.join(map(str, version))}'")
         made.append(str(path))
         monkeypatch.setenv(interpreters.PYTHONS_VARIABLE, os.pathsep.join(made))
         return path
@@ -135,9 +114,7 @@ def test_pythons_without_gil_and_other_programs_are_passed_over(fake_python, tmp
     fake_python(3, 98, 0, answer=" ")
     sound = fake_python(3, 97, 0)
     assert interpreters.choose(((3, 97), (3, 98))).path == sound
-    broken = tmp_path / "python3.97"
-    broken.write_text("#!/bin/sh\nexit 3\n")
-    broken.chmod(0o755)
+    broken = write_script(tmp_path / "python3.97", "exit 3")
     sound = fake_python(3, 97, 0)
     monkeypatch.setenv(interpreters.PYTHONS_VARIABLE, f"{broken}{os.pathsep}{tmp_path / 'absent'}{os.pathsep}{sound}")
     assert interpreters.choose(((3, 97), (3, 97))).path == sound

@@ -2,11 +2,10 @@
 
 import json
 import os
-from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from faulty import FAULTS
+from faulty import FAULTS, pids
 from nightly import some_nightly
 from processes import is_running
 
@@ -74,10 +73,6 @@ def study(faulty, images, own_cache, tmp_path):
         return compare(faulty, list(faults), dataset=images, out=tmp_path / "study", **{**QUICK, **given})
 
     return run
-
-
-def pids(folder: Path) -> "list[int]":
-    return [int(line) for file in folder.glob("runs/*/pids.txt") for line in file.read_text().split()]
 
 
 def row_of(result: Any, number: int) -> Dict[str, Any]:

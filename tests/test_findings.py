@@ -64,6 +64,8 @@ def test_captions_explain_only_what_is_drawn_by_its_values():
     def legend(row):
         return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
 
+    assert legend({"name": "cudaStreamSynchronize"}).startswith("Waiting calls") and legend({"name": "gemm"}) == ""
+    assert legend({"label": "1.10x, 1.25x so far"}).startswith("So far") and legend({"label": "1.10x"}) == ""
     assert legend({"text": "~ its name !", "disturbed": ""}) == ""
     assert legend({"unsure": True, "interval": "[0.98, 1.07]"}) == "~: not significant after Holm's correction."
     assert legend({"unsure": True, "interval": ""}) == "~ without an interval: one run, so nothing is tested."

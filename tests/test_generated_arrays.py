@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from real_arrays import baseline, quality
 
 from framework_compare import registry
-from framework_compare.batches.quality import evaluate
 from framework_compare.datasets import fire_smoke, render
 from framework_compare.datasets.arrays import ArrayData, load
 from framework_compare.datasets.resolve import resolve
@@ -28,15 +28,6 @@ NAMES = sorted(name for name, source in registry.DATASETS.items() if source.arra
 def generated(name: str) -> ArrayData:
     small = {"guava": {"image_size": 32}, "tiny-imagenet": {"image_size": 16}}
     return load(name, **small.get(name, {}))
-
-
-def quality(data: ArrayData, outputs: np.ndarray) -> dict:
-    held = data.validation
-    return evaluate(data.task, outputs, held.target, extras=held.extras, facts=data.facts)
-
-
-def baseline(data: ArrayData) -> dict:
-    return quality(data, data.baseline.outputs)
 
 
 def test_a_stand_in_has_the_shapes_of_the_real_data_and_says_that_it_is_generated():

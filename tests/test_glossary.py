@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Tuple
 
 import pytest
-import typer
+from command_line import APP, commands, help_of
 from stored_study import recorded
 
-from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
 from framework_compare.parity.training.curves import Curves
 from framework_compare.plan.settings import SETTINGS
@@ -91,15 +90,7 @@ def test_pages_and_the_prose_of_records_use_plain_words(page):
     assert discouraged(text) + awkward(text) == []
 
 
-def helps(command: "typer.main.click.Command", name: str) -> Iterator[Tuple[str, str]]:
-    """(command, help text) of a command, its options and its sub-commands."""
-    texts = [command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)]
-    yield name, "\n".join(texts)
-    for key, inner in getattr(command, "commands", {}).items():
-        yield from helps(inner, f"{name} {key}")
-
-
-HELPS = dict(helps(typer.main.get_command(app), "framework-compare"))
+HELPS = {name: help_of(one) for name, one in (("framework-compare", APP), *APP.commands.items(), *commands())}
 
 
 @pytest.mark.parametrize("name", HELPS)

@@ -4,11 +4,10 @@ import functools
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict
 
 import pytest
-import typer
-from command_line import run
+from command_line import commands, run
 from stored_study import ok, recorded
 from typer.testing import CliRunner
 
@@ -24,16 +23,7 @@ EXAMPLES = [line for lines in examples.EXAMPLES.values() for line in lines]
 TRAIN_NOTHING = ("list", "show", "report", "figure", "cost", "check", "export", "env list")
 
 
-def commands(group: Any, before: str = "") -> Iterator[Tuple[str, Any]]:
-    """(words, command) of every command that does something itself."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield before + name, command
-
-
-COMMANDS: Dict[str, Any] = dict(commands(typer.main.get_command(root.app)))
+COMMANDS: Dict[str, Any] = dict(commands())
 
 
 def split(line: str) -> "tuple[str, list[str]]":

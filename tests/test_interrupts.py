@@ -12,7 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from faulty import pids
 from processes import is_running, wait_for
+from stored_study import selected
 
 from framework_compare import compare, largest_batch
 from framework_compare.comparison import Comparison
@@ -66,9 +68,8 @@ class Parent:
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up and self.process.poll() is None:
             try:
-                with Store.open(self.study) as store:
-                    if store.select(query):
-                        return
+                if selected(self.study, query):
+                    return
             except Exception:
                 pass
             time.sleep(0.02)
@@ -76,10 +77,6 @@ class Parent:
 
     def end(self) -> str:
         return self.process.communicate(timeout=60)[1]
-
-
-def pids(study: Path) -> "list[int]":
-    return [int(line) for file in study.glob("runs/*/pids.txt") for line in file.read_text().split()]
 
 
 def left(study: Path, within_s: float = 5.0) -> "list[int]":
@@ -94,11 +91,6 @@ def epochs_of(study: Path) -> "list[int]":
     return [line["number"] for line in told if line["event"] == "epoch"]
 
 
-def statuses(study: Path) -> "list[tuple[int, str]]":
-    with Store.open(study) as store:
-        return store.select("SELECT run_id, status FROM run ORDER BY run_id")
-
-
 # SIGTERM is taken as Ctrl-C is: by day the tests of a starting program, of a sweep and of a last cell send it.
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
@@ -109,10 +101,10 @@ def test_a_stopped_parent_keeps_what_was_measured(number, images, tmp_path):
     told = parent.end()
     assert parent.process.returncode == 130, told
     assert "stopped; measured epochs are stored in" in told and "Traceback" not in told
-    assert [status for _, status in statuses(tmp_path / "study")] == ["ok", "interrupted", "planned"]
-    with Store.open(tmp_path / "study") as store:
-        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[0][0] >= 1
-        told = store.select("SELECT died_in, reason FROM run WHERE run_id = 2")
+    statuses = selected(tmp_path / "study", "SELECT status FROM run ORDER BY run_id")
+    assert statuses == [("ok",), ("interrupted",), ("planned",)]
+    assert selected(tmp_path / "study", "SELECT count(*) FROM epoch WHERE run_id = 2")[0][0] >= 1
+    told = selected(tmp_path / "study", "SELECT died_in, reason FROM run WHERE run_id = 2")
     assert told == [("epochs", "stopped by the user")]
     assert not left(tmp_path / "study", within_s=0)
 
@@ -240,16 +232,14 @@ def check_whole(study: Path) -> None:
 
 
 def outcomes(study: Path) -> dict:
-    with Store.open(study) as store:
-        rows = store.select("SELECT run_id, status, started_at, wall_s, reason FROM run")
-        epochs = dict(store.select("SELECT run_id, count(*) FROM epoch GROUP BY run_id"))
+    rows = selected(study, "SELECT run_id, status, started_at, wall_s, reason FROM run")
+    epochs = dict(selected(study, "SELECT run_id, count(*) FROM epoch GROUP BY run_id"))
     return {row[0]: (*row, epochs.get(row[0], 0)) for row in rows}
 
 
 def check_done(study: Path, sizes: int) -> None:
-    with Store.open(study) as store:
-        cells = store.select("SELECT framework, model, dataset, device, config FROM cell")
-        planned = store.select("SELECT cell_id, count(*) FROM run GROUP BY cell_id")
+    cells = selected(study, "SELECT framework, model, dataset, device, config FROM cell")
+    planned = selected(study, "SELECT cell_id, count(*) FROM run GROUP BY cell_id")
     assert len(cells) == len(set(cells)) == 3 * sizes and [count for _, count in planned] == [1] * 3 * sizes
     found = outcomes(study)
     assert sorted(row[1] for row in found.values()) == ["crashed"] * sizes + ["failed"] * sizes + ["ok"] * sizes

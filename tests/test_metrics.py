@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 from bounds import rounding
+from stored_study import ok
 
 from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results import metrics
@@ -141,19 +141,13 @@ def test_runs_of_a_cell_are_taken_together_with_an_interval_over_their_medians()
     assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
     assert found["images_per_s"] == pytest.approx(400 / 12)
     assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
-    found = metrics.figures([measured(of_epochs(1, 2, 9))])
+    found = metrics.figures([measured(ok(1, 2, 9))])
     assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
     assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
-    few, many = ([metrics.figures([measured(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
+    few, many = ([metrics.figures([measured(ok(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
     assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
     assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
     assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
-
-
-def of_epochs(*seconds):
-    starts = np.cumsum([0, *seconds])
-    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
-    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,14 @@ def batch_of(graph, count, seed=0):
     return tuple(arrays), target
 
 
-@pytest.mark.parametrize("name", [name for name in SIZES if name not in ("guava-224", "vgg16_frozen", *LARGE)])
+OF_IMAGES = ("alexnet", "mobilenet_v2", "resnet50")
+
+
+@pytest.mark.parametrize(
+    "name", [*OF_IMAGES, *(name for name in SIZES if name not in ("guava-224", "vgg16_frozen", *LARGE))]
+)
 def test_the_oracle_trains_each(name):
-    graph = SIZES[name][0]()
+    graph = build(name, image_size=64) if name in OF_IMAGES else SIZES[name][0]()
     oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)
     inputs, target = batch_of(graph, 2)
     loss, _, gradients = oracle.train_step(inputs, target, learning_rate=1e-3)

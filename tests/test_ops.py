@@ -1,8 +1,8 @@
-"""The ops of sequences, tables and circuits in the oracle: derivatives, hand-worked values, published identities."""
+"""The ops of the oracle: derivatives, hand-worked values, published identities."""
 
 import numpy as np
 import pytest
-from bounds import decimals, rounding
+from bounds import decimals, rounding, standard_errors
 from slopes import slope
 
 from framework_compare.errors import UsageError
@@ -11,6 +11,7 @@ from framework_compare.graph import Node, circuit
 from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.graph.window import Window, plain
 from framework_compare.parity.network.oracle import OPS, Mode
+from framework_compare.parity.network.oracle.image_ops import columns, fold
 
 RNG = np.random.default_rng
 UNIT = 16  # roundings of a recurrent unit's step, from its sums through two functions to its state
@@ -51,6 +52,8 @@ CASES = {
     "avgpool-ceil": (node("AvgPool2d", **CEIL, count_include_pad=False), [IMAGE]),
     "avgpool-ceil-with-padding": (node("AvgPool2d", **CEIL, count_include_pad=True), [IMAGE]),
     "avgpool-of-pairs": (node("AvgPool2d", **PAIRS, count_include_pad=False), [IMAGE]),
+    "maxpool": (node("MaxPool2d", **POOL), [IMAGE]),
+    "maxpool-apart": (node("MaxPool2d", kernel=2, stride=2, padding=0), [IMAGE]),
     "maxpool-ceil": (node("MaxPool2d", **CEIL), [IMAGE]),
     "maxpool-of-pairs": (node("MaxPool2d", **PAIRS), [IMAGE]),
     "adaptive-avgpool": (node("AdaptiveAvgPool2d", output=[3, 2]), [IMAGE]),
@@ -58,6 +61,10 @@ CASES = {
     "global-avgpool": (node("GlobalAvgPool"), [IMAGE]),
     "global-avgpool-steps": (node("GlobalAvgPool"), [SEQUENCE]),
     "conv": (node("Conv2d", **CHANNELS, **POOL), [IMAGE]),
+    "conv-depthwise": (node("Conv2d", **DEPTHWISE, **POOL), [IMAGE]),
+    "conv-grouped": (node("Conv2d", **{**CHANNELS, "in_channels": 4, "groups": 2}, **POOL), [(2, 4, 7, 8)]),
+    "conv-1x1-stride": (node("Conv2d", **CHANNELS, kernel=1, stride=2, padding=0), [IMAGE]),
+    "conv-wide": (node("Conv2d", **CHANNELS, kernel=5, stride=1, padding=2), [IMAGE]),
     "conv-of-pairs": (node("Conv2d", **CHANNELS, **PAIRS), [IMAGE]),
     "conv-dilated": (node("Conv2d", **CHANNELS, **{**POOL, "dilation": [1, 2]}), [IMAGE]),
     "conv-asymmetric": (node("Conv2d", **CHANNELS, **{**POOL, "padding": [0, 1, 2, 0]}), [IMAGE]),
@@ -70,6 +77,10 @@ CASES = {
     "mul": (node("Mul", "a", "b"), [IMAGE, IMAGE]),
     "mul-by-channel": (node("Mul", "a", "b"), [(2, 3, 1, 1), IMAGE]),
     "mul-by-parameter": (node("Mul", "a", "b"), [IMAGE, (1, 3, 1, 1)]),
+    "batchnorm": (node("BatchNorm2d", channels=3, eps=1e-5, momentum=0.1), [IMAGE]),
+    "relu": (node("ReLU"), [IMAGE]),
+    "relu6": (node("ReLU6"), [(2, 40, 6)]),
+    "flatten": (node("Flatten"), [IMAGE]),
     "silu": (node("SiLU"), [IMAGE]),
     "hardsigmoid": (node("HardSigmoid"), [(2, 40, 6)]),
     "hardswish": (node("HardSwish"), [(2, 40, 6)]),
@@ -104,24 +115,27 @@ CASES = {
 
 
 def arrays_of(case):
+    """The node of a case, weights, and inputs large enough for every part of a function with corners."""
     one, shapes = CASES[case]
     rng = RNG(1)
-    inputs = tuple(rng.standard_normal(shape) for shape in shapes)
-    weights = {p.name.rpartition(".")[2]: rng.standard_normal(p.shape) for p in GRAPH_OPS[one.op].parameters(one)}
+    inputs = tuple(3 * rng.standard_normal(shape) for shape in shapes)
+    draw = (lambda shape: rng.uniform(0.5, 2, shape)) if one.op == "BatchNorm2d" else rng.standard_normal
+    weights = {p.name.rpartition(".")[2]: draw(p.shape) for p in GRAPH_OPS[one.op].parameters(one)}
     return one, weights, inputs
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_backward_is_the_derivative_of_forward(case):
+@pytest.mark.parametrize("case, training", [*((case, True) for case in CASES), ("batchnorm", False)])
+def test_backward_is_the_derivative_of_forward(case, training):
     one, weights, inputs = arrays_of(case)
-    y, backward = OPS[one.op](one, weights, inputs, Mode(True))
+    y, backward = OPS[one.op](one, weights, inputs, Mode(training))
     upstream = RNG(2).standard_normal(y.shape)
     gradients, by_weight = backward(upstream)
-    assert set(by_weight) == set(weights)
+    trained = {p.name.rpartition(".")[2] for p in GRAPH_OPS[one.op].parameters(one) if p.trainable}
+    assert set(by_weight) == trained and set(OPS) == set(GRAPH_OPS)
     assert y.shape[1:] == GRAPH_OPS[one.op].shape(one, *(x.shape[1:] for x in inputs))
 
     def run(weights, inputs):
-        return OPS[one.op](one, weights, inputs, Mode(True))[0] * upstream
+        return OPS[one.op](one, weights, inputs, Mode(training))[0] * upstream
 
     for k, gradient in enumerate(gradients):
         direction = RNG(3).standard_normal(gradient.shape)
@@ -241,6 +255,58 @@ def test_conv1d_maxout_layernorm_and_pools_by_hand():
     np.testing.assert_allclose(y, np.ones((1, 1, 2, 2)))
     y, _ = OPS["AvgPool2d"](CASES["avgpool-with-padding"][0], {}, ones, Mode(False))
     np.testing.assert_allclose(y, np.array([[[[4, 6], [6, 9]]]]) / 9)
+
+
+def test_convolutions_and_pools_by_hand():
+    image = np.arange(16.0).reshape(1, 1, 4, 4)
+    attrs = {"in_channels": 1, "out_channels": 1, "groups": 1, "kernel": 3, "stride": 1, "padding": 0}
+    one = node("Conv2d", **attrs, bias=False, init="zeros")
+    y, _ = OPS["Conv2d"](one, {"weight": np.ones((1, 1, 3, 3))}, (image,), Mode(False))
+    assert y.tolist() == [[[[45, 54], [81, 90]]]]
+    y, _ = OPS["MaxPool2d"](CASES["maxpool"][0], {}, (-np.ones((1, 1, 4, 4)),), Mode(False))
+    assert y.tolist() == [[[[-1, -1], [-1, -1]]]]
+    x = np.arange(9.0).reshape(1, 1, 3, 3)
+    y, _ = OPS["AdaptiveAvgPool2d"](node("AdaptiveAvgPool2d", output=2), {}, (x,), Mode(False))
+    assert y.tolist() == [[[[2, 3], [5, 6]]]]
+
+
+def test_columns_and_fold_are_adjoint_and_dropout_keeps_the_expected_value():
+    rng = RNG(3)
+    x = rng.standard_normal((3, 9, 7))
+    window = Window.of({"kernel": 3, "stride": 2, "padding": 1})
+    cols = columns(x, window)
+    other = rng.standard_normal(cols.shape)
+    assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), window)).sum())
+    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
+    assert set(np.unique(y)) == {0.0, 1 / 0.7}
+    assert y.mean() == pytest.approx(1, abs=standard_errors(np.sqrt(0.3 / 0.7), y.size))
+
+
+def test_normalisations_by_their_statistics():
+    one, weights, (x,) = arrays_of("batchnorm")
+    mode = Mode(True)
+    y, _ = OPS["BatchNorm2d"](one, weights, (x,), mode)
+    kept = 0.9 * weights["running_var"] + 0.1 * x.var(axis=(0, 2, 3), ddof=1)
+    np.testing.assert_allclose(mode.statistics["layer.running_var"], kept)
+    plain = (y - weights["bias"][:, None, None]) / weights["weight"][:, None, None]
+    allowed, var = rounding(x[:, 0].size), x.var(axis=(0, 2, 3))
+    np.testing.assert_allclose(plain.mean(axis=(0, 2, 3)), 0, atol=allowed * np.abs(plain).max())
+    np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), var / (var + one.attrs["eps"]), rtol=allowed)
+    one, rng = node("GroupNorm", groups=2, channels=6, eps=1e-5), RNG(5)
+    x, upstream = 3 + rng.standard_normal((2, 6, 5, 4)), rng.standard_normal((2, 6, 5, 4))
+    weights = {"weight": rng.uniform(0.5, 2, 6), "bias": rng.uniform(0.5, 2, 6)}
+    (exact,), of_weights = OPS["GroupNorm"](one, weights, (x,), Mode(True))[1](upstream)
+    (by_sums,), found = OPS["GroupNorm"](one, weights, (x,), Mode(True, plain_sums=True))[1](upstream)
+    allowed = rounding(6 * 5 * 4) * (3 + np.abs(x).max())
+    np.testing.assert_allclose(by_sums, exact, atol=allowed * np.abs(exact).max())
+    for name, gradient in of_weights.items():
+        np.testing.assert_allclose(found[name], gradient, atol=allowed * np.abs(gradient).max())
+    # As PyTorch does in channels_last: 1,024 times 0.1 has errors that do not cancel.
+    one, x = node("GroupNorm", groups=1, channels=2, eps=1e-5), RNG(6).standard_normal((1, 2, 32, 32))
+    weights, upstream = {"weight": np.ones(2, np.float32), "bias": np.zeros(2, np.float32)}, np.full(x.shape, 0.1)
+    mode = Mode(True, plain_sums=True, dtype=np.float32)
+    _, found = OPS["GroupNorm"](one, weights, (x.astype(np.float32),), mode)[1](upstream.astype(np.float32))
+    assert list(found["bias"]) == [np.full(1024, 0.1, np.float32).cumsum()[-1]] * 2
 
 
 def test_the_demo_circuit_gives_pennylanes_numbers_by_gates_that_keep_lengths():

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from bounds import rounding
 from command_line import run
+from pickled import Runs
 from PIL import Image
 
 from framework_compare.datasets.own import DataOptions, OwnData
@@ -194,14 +195,6 @@ def test_a_bad_table_is_one_line(kind: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         read(tmp_path / "d.csv", **options)
     assert "\n" not in str(raised.value)
-
-
-class Runs:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def raw(path: Path, name: str, content: bytes) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run
-from reference_adapter import write_adapter
+from parity_fixtures import climbs
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds
@@ -22,10 +22,8 @@ from framework_compare.parity.cache import requirements, state
 from framework_compare.parity.training import curves, training_check
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
-from framework_compare.registry import Framework
 from framework_compare.results.parity import PASSED, Level, Parity
 
-PLUGINS = Path(__file__).parent / "plugins"
 HELD = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=(Level(0, True), Level(1, True, "fc", 1e-7, 0.5)))
 
 
@@ -125,20 +123,13 @@ def test_another_gpu_asks_anew_and_none_is_needed_for_a_key(monkeypatch):
 
 
 @pytest.fixture
-def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
-    """The framework `honest-one`, which is the reference in float32 and has one execution; what a climb of it says."""
-    folder = write_adapter(tmp_path / "honest")
-    entry = Framework("honest-one", f"{folder}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
-    monkeypatch.setitem(registry.FRAMEWORKS, "honest-one", entry)
-    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
+def honest(mutate, short_level_4):
+    """Climbs the reference in float32, which has one execution; the statuses, and what is said."""
+    mutate()
 
     def climb(models=("small",), **settings):
         said = []
-        where = ladder.Where(python={"honest-one": sys.executable})
-        found = ladder.verify(
-            ["honest-one"], models, image_size=32, threads=1, where=where, say=said.append, **settings
-        )
-        return [one.status for one in found], said
+        return [one.status for one in climbs(models, say=said.append, **settings)], said
 
     return climb
 
@@ -155,7 +146,7 @@ def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest
 
 
 def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environment(honest, monkeypatch):
-    assert "honest-one small fp32 default: levels 0 to 3 and 5" in honest()[1] and not honest()[1]
+    assert "mutated small fp32 default: levels 0 to 3 and 5" in honest()[1] and not honest()[1]
     monkeypatch.setattr(cache, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
     said = honest()[1]
     assert any("levels 0 to 3" in line for line in said) and any("native pipeline" in line for line in said)

@@ -1,12 +1,10 @@
 """Every table that shows a figure of a cell not proved equal says so."""
 
-import csv
-import io
 import json
 
 import pytest
 from stored_study import SECOND, epochs, parity_row, recorded
-from table_study import rows
+from table_study import csv_rows, rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -93,7 +91,7 @@ def test_no_table_marks_a_cell_that_is_proved_and_the_csv_of_each_has_the_verdic
     proved, comparison = pair(tmp_path / "proved", PROVED), pair(tmp_path / "failed", FAILED)
     for kind in SHOWN:
         assert "parity" not in proved.table(kind, "markdown"), kind
-        found = list(csv.DictReader(io.StringIO(comparison.table(kind, "csv"))))
+        found = csv_rows(comparison.table(kind, "csv"))
         assert found and all(row["parity"] == FAILED for row in found), kind
 
 

@@ -7,25 +7,23 @@ import bounds
 import numpy as np
 import pytest
 from command_line import run
-from network_mistakes import EXTRA_BIAS, UNSCALED_DROPOUT
+from network_mistakes import EXTRA_BIAS, SUMMED, UNSCALED_DROPOUT, change
 from nightly import some_nightly
-from reference_adapter import write_adapter
 
-from framework_compare import compare, registry
+from framework_compare import compare
 from framework_compare.graph import Field, GraphBuilder, Task
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import rounding
 from framework_compare.parity.network.ladder import remark
 from framework_compare.parity.network.reference import make_reference
 from framework_compare.protocol import TrainConfig
-from framework_compare.registry import Framework
 from framework_compare.results.parity import Level
 
 # The reference rounded as its config says; COMPUTES puts another precision in its place.
 CLASS = """
 from .rounding import rounding_of
 
-class Rounded(ReferenceTrainer):
+class Mutated(ReferenceTrainer):
     computes = {computes!r}
     declared = ReferenceTrainer.declared._replace(precisions={{"cpu": frozenset(("fp32", "tf32", "bf16", "fp16"))}})
 
@@ -37,20 +35,9 @@ class Rounded(ReferenceTrainer):
         self.oracle = Oracle(self.graph, weights, numpy.float32, rounding=rounding)
 {body}
 """
-PADDING = """
-    def lower(self, graph):
-        import dataclasses
-        changed = {"pool": {"padding": 0, "kernel": 2}}
-        nodes = [dataclasses.replace(n, attrs={**n.attrs, **changed.get(n.name, {})}) for n in graph.nodes]
-        return dataclasses.replace(graph, nodes=tuple(nodes))
-"""
-MOMENTUM = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"momentum": 0.9}}')
-SUMMED = """
-    def gradients(self, batch):
-        return {name: g * batch.size for name, g in super().gradients(batch).items()}
-"""
-EPS_1 = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"eps": 1.0}}')
-EPS_1E_3 = EPS_1.replace("1.0", "1e-3")
+PADDING = change("MaxPool2d", padding=0, kernel=2)
+MOMENTUM = change("BatchNorm2d", momentum=0.9)
+EPS_1, EPS_1E_3 = (change("BatchNorm2d", eps=eps) for eps in (1.0, 1e-3))
 COARSER_WHERE_LARGE = """
     def forward(self, batch, *, training=False):
         rounding = rounding_of("%s" if batch.size > 64 else self.config.precision)
@@ -76,27 +63,23 @@ COARSER_GRADIENTS_WHERE_LARGE = """
 
 
 @pytest.fixture
-def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
-    """Registers the framework `rounded`: the reference at any precision, with methods given, and the model `small`."""
+def rounded(mutate, register_mutated, short_level_4):
+    """Registers the framework `mutated`: the reference at any precision, with methods given; and the model `small`."""
 
     def make(body: str = "", *, computes: str = "", lacks_tf32: bool = False) -> None:
-        source = CLASS.format(body=body, computes=computes, lacks_tf32=lacks_tf32)
-        folder = write_adapter(tmp_path / "rounded", source)
-        entry = Framework("rounded", f"{folder}:Rounded", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "rounded", entry)
+        register_mutated(CLASS.format(body=body, computes=computes, lacks_tf32=lacks_tf32))
 
-    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     return make
 
 
 @pytest.fixture
 def climb(tmp_path):
-    """The network levels of `rounded` at a precision."""
+    """The network levels of `mutated` at a precision."""
 
     def run(precision: str, batch_size: int = 16):
-        ready = {"rounded": ladder.Where(python={"rounded": sys.executable}).environment("rounded", print)}
+        ready = {"mutated": ladder.Where(python={"mutated": sys.executable}).environment("mutated", print)}
         config = TrainConfig(precision=precision, image_size=32, threads=1, batch_size=batch_size)
-        return ladder.ParityChecker(tmp_path, ready).network("rounded", "small", config)
+        return ladder.ParityChecker(tmp_path, ready).network("mutated", "small", config)
 
     return run
 
@@ -206,8 +189,8 @@ def test_a_yardstick_that_overflows_passes_nothing(rounded, climb, monkeypatch):
 
 def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(rounded):
     rounded(lacks_tf32=True)
-    options = ["--frameworks", "rounded", "--models", "small", "--image-size", "32", "--threads", "1"]
-    options += ["--precision", "bf16,tf32", "--python", f"rounded={sys.executable}", "--style", "markdown"]
+    options = ["--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1"]
+    options += ["--precision", "bf16,tf32", "--python", f"mutated={sys.executable}", "--style", "markdown"]
     done = run("verify", *options)
     rows = [line for line in done.stdout.splitlines() if "| small |" in line]
     assert "bf16" in rows[0] and "0-5" in rows[0]
@@ -217,9 +200,9 @@ def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(ro
 
 def test_a_study_requires_parity_of_its_precision(rounded, images, tmp_path):
     rounded(SUMMED)
-    asked = {"dataset": images, "out": tmp_path / "study", "python": {"rounded": sys.executable}, "batch_size": 4}
+    asked = {"dataset": images, "out": tmp_path / "study", "python": {"mutated": sys.executable}, "batch_size": 4}
     asked.update(epochs=1, image_size=32, threads=1, sampling_hz=0, precision="bf16", verify="require")
-    row = compare(["rounded"], ["small"], **asked).frame.iloc[0]
+    row = compare(["mutated"], ["small"], **asked).frame.iloc[0]
     assert row["status"] == "failed" and "not 2" in row["parity"]
 
 

@@ -1,19 +1,12 @@
 """The ladder climbs networks of sequences in a worker: an honest framework passes, a mistake is named."""
 
-import sys
-
 import pytest
+from parity_fixtures import climb
 
 from framework_compare import registry
-from framework_compare.parity import verify as ladder
-from framework_compare.results.parity import Level
 
-CLASS = """
-
-class Mutated(ReferenceTrainer):
-{body}
-"""
-NOTHING = "    name = 'mutated'\n"
+# The pipelines and the small image model are tested elsewhere.
+pytestmark = pytest.mark.usefixtures("training_held", "pipeline_held")
 OP = """
     name = 'mutated'
 
@@ -23,25 +16,15 @@ right = dict(OPS)
 """
 
 
-@pytest.fixture
-def climb(register_mutated, monkeypatch):
+@pytest.fixture(autouse=True)
+def models(monkeypatch):
     for name in ("forecast", "tagger"):
         monkeypatch.setitem(registry.MODELS, name, registry.Model(f"sequences:{name}"))
-    # the pipelines and the small image model are tested elsewhere
-    monkeypatch.setattr(ladder.pipelines, "judge", lambda run_tasks, config: Level(4, True))
-    monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])
-
-    def run(model, body=NOTHING):
-        register_mutated(CLASS.format(body=body))
-        where = ladder.Where(python={"mutated": sys.executable})
-        (found,) = ladder.verify(["mutated"], [model], image_size=32, threads=1, where=where)
-        return found
-
-    return run
 
 
 @pytest.mark.parametrize("model", ["forecast", "tagger"])
-def test_the_reference_in_float32_passes(climb, model):
+def test_the_reference_in_float32_passes(mutate, model):
+    mutate()
     found = climb(model)
     assert (found.status, found.diverges) == ("passed", ""), found.levels
 
@@ -55,8 +38,9 @@ def test_the_reference_in_float32_passes(climb, model):
     ],
     ids=["first step for the last", "concat the other way round", "no dropout"],
 )
-def test_a_mistake_is_named(climb, model, change, level, place):
-    found = climb(model, OP.format(change=change))
+def test_a_mistake_is_named(mutate, model, change, level, place):
+    mutate(OP.format(change=change))
+    found = climb(model)
     failed = [one for one in found.levels if not one.passed]
     assert failed and failed[0].number == level, found.levels
     assert place in found.diverges

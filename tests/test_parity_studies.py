@@ -1,16 +1,18 @@
 """What becomes of verdicts: the cache, the command, studies that show or require them."""
 
 import dataclasses
+import functools
+import re
 import sys
 
 import pytest
+from command_line import run
 from network_mistakes import DECAYED, NO_LOADER, SUMMED
 from parity_fixtures import climb
 
 from framework_compare import Comparison, compare, registry
 from framework_compare.api import verify_study
-from framework_compare.cli import root
-from framework_compare.errors import StudyError, UsageError
+from framework_compare.errors import StudyError
 from framework_compare.parity import cache
 from framework_compare.records import Run
 from framework_compare.results import verdicts
@@ -31,30 +33,22 @@ def test_a_verdict_is_cached_until_the_adapter_changes(mutate, pipeline_held):
     assert any("levels" in line for line in said)
 
 
-def command(*arguments):
-    """Exit code of `framework-compare verify`."""
-    from framework_compare.cli.root import app
-
-    return app(["verify", *arguments], standalone_mode=False)
-
-
-def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
-    code = command("--frameworks", "torch", "--models", "alexnet", "--python", f"torch={tmp_path}/none")
-    said = capsys.readouterr()
-    assert code == 1
-    assert "not-installed" in said.out and "does not exist" in " ".join(said.out.split())
-    assert "nothing was verified" in said.err
-    # a network that cannot be is refused before an environment is sought
+def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path):
     python = ("--python", f"torch={tmp_path}/none")
-    with pytest.raises(UsageError, match="alexnet does not accept image_size 8: .*; use a larger one"):
-        command("--frameworks", "torch", "--models", "resnet50,alexnet", "--image-size", "8", *python)
+    said = run("verify", "torch", "alexnet", *python, check=1)
+    assert "not-installed" in said.stdout and "does not exist" in " ".join(said.stdout.split())
+    assert "nothing was verified" in said.stderr
+    # a network that cannot be is refused before an environment is sought
+    refused = run("verify", "torch", "resnet50,alexnet", "--image-size", "8", *python, check=2).stderr
+    assert re.search("alexnet does not accept image_size 8: .*; use a larger one", refused)
 
 
-def test_what_no_framework_supports_is_no_proof(mutate, capsys):
+VERIFY = ("verify", "mutated", "small", "--python", f"mutated={sys.executable}")
+
+
+def test_what_no_framework_supports_is_no_proof(mutate):
     mutate()
-    names = ("--frameworks", "mutated", "--models", "small")
-    code = command(*names, "--precision", "fp16", "--python", f"mutated={sys.executable}")
-    assert code == 1 and "nothing was verified" in capsys.readouterr().err
+    assert "nothing was verified" in run(*VERIFY, "--precision", "fp16", check=1).stderr
 
 
 @pytest.mark.usefixtures("training_held", "pipeline_held")
@@ -77,13 +71,10 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     assert any("levels" in line for line in said)
 
 
-def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys, images, tmp_path):
+def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, images, tmp_path):
     mutate(NO_LOADER)
-    names = ("--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1")
-    python = ("--python", f"mutated={sys.executable}")
-    assert command(*names, *python) == 1
-    assert not command(*names, *python, "--pipeline", "shared")
-    assert "0-3, 5" in capsys.readouterr().out
+    run(*VERIFY, "--image-size", "32", "--threads", "1", check=1)
+    assert "0-3, 5" in run(*VERIFY, "--image-size", "32", "--threads", "1", "--pipeline", "shared").stdout
     mutate(NO_LOADER)
     study = train(images, tmp_path, verify="require")
     assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
@@ -165,44 +156,26 @@ def test_a_verdict_is_of_one_number_of_threads(mutate):
     assert [climb(threads=threads).status for threads in (1, 3)] == ["passed", "failed"]
 
 
-CLASS = "\n\nclass Mutated(ReferenceTrainer):\n    name = 'mutated'\n"
-SETTINGS = {"epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, "pipeline": "memory"}
-
-
 @pytest.fixture
-def trained(register_mutated, references, monkeypatch, images, tmp_path):
-    """Runs a study of the float32 reference under the name `mutated`; the study."""
-    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
-    register_mutated(CLASS)
-
-    def run(**settings):
-        given = {"dataset": images, "python": {"mutated": sys.executable}, "batch_size": 4, **SETTINGS, **settings}
-        return compare("mutated", "small", out=tmp_path / "study", **given)
-
-    return run
+def trained(mutate, images, tmp_path):
+    """Runs a study of the float32 reference from memory."""
+    mutate()
+    return functools.partial(train, images, tmp_path, pipeline="memory")
 
 
-def verify_command(capsys, monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["framework-compare", *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        root.main()
-    return ended.value.code or 0, capsys.readouterr()
-
-
-def test_a_study_gets_its_verdicts_without_being_run_again(trained, capsys, monkeypatch):
+def test_a_study_gets_its_verdicts_without_being_run_again(trained):
     before = trained(batch_size=[2, 4])
     assert before.frame.parity.tolist() == ["unverified"] * 2
-    code, shown = verify_command(capsys, monkeypatch, "verify", before.folder, "--dry-run")
-    assert code == 0 and "2 checks. Nothing was started." in shown.out and not shown.err
-    code, shown = verify_command(capsys, monkeypatch, "verify", before.folder)
-    assert code == 0 and "2 checks, about " in shown.err and "0-3, 5" in shown.out
-    assert shown.err.count("levels 0 to 3 and 5") == 2
+    shown = run("verify", before.folder, "--dry-run")
+    assert "2 checks. Nothing was started." in shown.stdout and not shown.stderr
+    shown = run("verify", before.folder)
+    assert "2 checks, about " in shown.stderr and "0-3, 5" in shown.stdout
+    assert shown.stderr.count("levels 0 to 3 and 5") == 2
     after = Comparison.load(before.folder)
     assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in str(after.table())
     assert after.frame.drop(columns=list(verdicts.COLUMNS)).equals(before.frame.drop(columns=list(verdicts.COLUMNS)))
-
-    code, shown = verify_command(capsys, monkeypatch, "verify", before.folder)
-    assert code == 0 and "levels" not in shown.err and "no cell was checked" in shown.err
+    again = run("verify", before.folder).stderr
+    assert "levels" not in again and "no cell was checked" in again
 
 
 def test_a_verdict_that_is_known_is_not_sought_again_though_the_cache_is_gone(trained):
@@ -214,7 +187,7 @@ def test_a_verdict_that_is_known_is_not_sought_again_though_the_cache_is_gone(tr
     assert verify_study(study.folder, say=said.append).verdicts == [] and said == []
 
 
-def test_other_sources_packages_and_older_studies_get_no_verdict(trained, register_mutated):
+def test_other_sources_packages_and_older_studies_get_no_verdict(trained, mutate):
     study = trained()
     with Store.open(study.folder) as store:
         kept = store.environments()["mutated"]
@@ -226,7 +199,7 @@ def test_other_sources_packages_and_older_studies_get_no_verdict(trained, regist
         with Store.open(study.folder, readonly=False) as store:
             store.environment("mutated", {**kept, **document})
         assert not said or said in verify_study(study.folder).reasons[0]
-    register_mutated(CLASS + "    later = True\n")
+    mutate("    later = True\n")
     verdicts_now, reasons = verify_study(study.folder)
     assert verdicts_now == [] and len(reasons) == 1
     assert reasons[0].startswith("mutated: no verdict: the source that its cells ran has changed since")
@@ -236,8 +209,8 @@ def test_other_sources_packages_and_older_studies_get_no_verdict(trained, regist
     assert verify_study(study.folder) == ([], ()), "cells that did not work are not checked"
 
 
-def test_a_folder_without_a_study_and_an_option_that_it_has_decided_are_refused(tmp_path, capsys, monkeypatch):
+def test_a_folder_without_a_study_and_an_option_that_it_has_decided_are_refused(tmp_path):
     with pytest.raises(StudyError, match="contains no study"):
         verify_study(tmp_path)
-    code, shown = verify_command(capsys, monkeypatch, "verify", tmp_path, "--models", "vgg16")
-    assert code == 2 and "--models cannot be combined with a study, whose cells fix it" in shown.err
+    refused = run("verify", tmp_path, "--models", "vgg16", check=2).stderr
+    assert "--models cannot be combined with a study, whose cells fix it" in refused

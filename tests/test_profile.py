@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-from stored_study import recorded
+from stored_study import recorded, selected
 
-from framework_compare import Comparison, compare, records, resume
+from framework_compare import compare, records, resume
 from framework_compare.adapters.common.profile import xplane_rows
 from framework_compare.errors import ProtocolError
 from framework_compare.launch.transcript import Transcript
@@ -15,7 +15,6 @@ from framework_compare.records import Cell, Run
 from framework_compare.report import terminal
 from framework_compare.report.tables import NOTHING, Group, Row, Table, Value
 from framework_compare.results.profiles import CLASSES, NAMES, api_name, classify
-from framework_compare.store.study_file import Store
 from framework_compare.worker import profiling
 from framework_compare.worker.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
 
@@ -96,12 +95,7 @@ def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, images, tmp_pat
     study = compare(faulty, fault, dataset=images, out=tmp_path / "study", profile=True, **limits, **SMALL)
     assert list(study.frame.status) == ["ok"], study.frame.reason[0]
     assert list(study.epochs.epoch) == [1, 2]
-    assert why in stored_warnings(study)
-
-
-def stored_warnings(study: Comparison) -> str:
-    with Store.open(study.folder) as store:
-        return store.select("SELECT warnings FROM run")[0][0]
+    assert why in selected(study.folder, "SELECT warnings FROM run")[0][0]
 
 
 def test_hostile_names_are_kept_short_and_printable(faulty, images, tmp_path):

@@ -3,10 +3,10 @@
 import json
 import os
 import sys
-import time
 
 import numpy as np
 import pytest
+from processes import wait_for
 from slurm_cluster import is_free
 
 from framework_compare.batches.order import share_of, share_size
@@ -60,9 +60,7 @@ def test_no_other_program_gets_the_port_at_which_ranks_meet(tmp_path):
 
 def written(path):
     """What a worker has written up to a full stop."""
-    give_up = time.monotonic() + 30
-    while not (path.exists() and path.read_text().endswith(".")) and time.monotonic() < give_up:
-        time.sleep(0.01)
+    assert wait_for(lambda: path.exists() and path.read_text().endswith("."))
     return path.read_text()[:-1]
 
 

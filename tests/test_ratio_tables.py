@@ -1,8 +1,6 @@
 """Speed-ups, ladders, scaling and energy as tables, from studies with known figures."""
 
-import csv
 import dataclasses
-import io
 import itertools
 import math
 
@@ -11,7 +9,7 @@ import pytest
 import stored_study
 from gpu_study import OOM, ok
 from stored_study import recorded
-from table_study import rows
+from table_study import csv_rows, rows
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Phase, Run
@@ -206,7 +204,7 @@ def test_scaling_says_how_many_images_a_step_was_really_on(tmp_path):
     outcomes = [("torch", {"batch_size": size}, ok(1)) for size in (2, 6, 64)]
     comparison = study(tmp_path, outcomes, images=6)
     assert [row[2] for row in rows(comparison.table("scaling", "markdown"))] == ["2", "6", "64, steps of 6"]
-    read = list(csv.DictReader(io.StringIO(comparison.table("scaling", "csv"))))
+    read = csv_rows(comparison.table("scaling", "csv"))
     assert [(row["batch_size"], row["images"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
     outcomes = [("torch", {"batch_size": size}, run) for size, run in ((2, ok(1)), (64, ok(1)), (128, Run("crashed")))]
     text = study(tmp_path, outcomes, images=6).table("scaling", "markdown")
@@ -235,7 +233,7 @@ def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
         ("keras-jax", {}, ok(9, 9)),
     ]
     text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = csv_rows(text)
     ratios = {(row["framework"], row["execution"]): row["ratio"] for row in rows}
     # speed relative to PyTorch's 2 s; no JAX below Keras on JAX
     assert ratios["keras-torch", "default"] == "0.4" and ratios["keras-torch", "fit"] == "0.5", text
@@ -256,7 +254,7 @@ def test_a_library_is_compared_only_with_the_version_that_it_ran_on(tmp_path):
         ("keras-torch", {}, of("3.15.1", 8, 8, on="torch 2.13.0+cpu")),
     ]
     found = study(tmp_path, outcomes, repeats=2)
-    read = list(csv.DictReader(io.StringIO(found.table("stack", "csv"))))
+    read = csv_rows(found.table("stack", "csv"))
     ratios = {row["framework"]: row["ratio"] for row in read}
     assert ratios["keras-jax"] == "0.5", "not 0.25, the ratio to version 0.9.2"
     assert ratios["keras-torch"] == ""

@@ -1,21 +1,18 @@
 """A cell on several devices: who trains on what, what is proved of it, and whose death is told. No real framework."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bounds import rounding
 from image_files import copies
 from parity_fixtures import climb
-from reference_adapter import write_adapter
+from processes import write_script
 from reference_trainer import ReferenceTrainer
 
-from framework_compare import compare, events, registry, resume
+from framework_compare import compare, events, resume
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.launch import nodes, supervisor
 from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import Replicas, TrainConfig
-from framework_compare.registry import Framework
 from framework_compare.study import executors, parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
@@ -23,29 +20,24 @@ from framework_compare.study.progress import Watcher
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.sampling import LastStep
 
-PLUGINS = Path(__file__).parent / "plugins"
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
 CPUS = ("cpu", "cpu")
 
 
 @pytest.fixture
-def ranks(tmp_path, monkeypatch, own_cache):
+def ranks(mutate, register_mutated):
     """Registers a class of tests/plugins/ranks.py as the framework `mutated`, with what is put after it in its place."""
 
     def register(name: str, body: str = "    pass\n"):
         source = f"from .oracle import Mode\nfrom .ranks import {name}\n\nclass Mutated({name}):\n{body}"
-        folder = write_adapter(tmp_path / "mutated", source)
-        several = name != "Replicated"
-        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)), process_per_device=several)
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-        monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
+        register_mutated(source, process_per_device=name != "Replicated")
 
     return register
 
 
 @pytest.mark.cold  # two workers at once
 @pytest.mark.parametrize("name", ["Replicated", "Ranked"])
-def test_the_reference_on_two_devices_is_the_mean_of_two_replicas(ranks, references, name):
+def test_the_reference_on_two_devices_is_the_mean_of_two_replicas(ranks, name):
     ranks(name)
     found = climb(pipeline="memory", device="cpu:0,1")
     assert found.status == "passed", found
@@ -82,7 +74,7 @@ MUTATIONS = {
 
 
 @pytest.mark.parametrize("mistake", MUTATIONS)
-def test_a_mistake_of_replicas_is_caught_at_its_level(ranks, references, mistake):
+def test_a_mistake_of_replicas_is_caught_at_its_level(ranks, mistake):
     body, level, words = MUTATIONS[mistake]
     ranks("Replicated", body)
     found = climb(pipeline="memory", device="cpu:0,1")
@@ -193,8 +185,7 @@ def test_several_nodes_need_the_commands_of_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     for lacking, other in (("srun", "scontrol"), ("scontrol", "srun")):
         (tmp_path / lacking).mkdir()
-        (tmp_path / lacking / other).write_text("#!/bin/sh\n")
-        (tmp_path / lacking / other).chmod(0o755)
+        write_script(tmp_path / lacking / other, "")
         monkeypatch.setenv("PATH", str(tmp_path / lacking))
         with pytest.raises(UsageError, match=f"nodes is 2, but {lacking} is not on PATH"):
             nodes.check(2)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from browser_page import CHROMIUM, Opened
+from browser_page import NEEDED, Opened
 from drawn_study import FRAMEWORKS, MODELS, study
 from PIL import Image
 from stored_study import recorded
@@ -16,9 +16,7 @@ from framework_compare.report.figures import look
 from framework_compare.report.figures.files import javascript
 from framework_compare.report.page import report
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+pytestmark = NEEDED
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
 BUNDLE = "@bundle@"  # in place of the scripts that are the same in every report
 UNLIKE = 1e-4  # of the pixels; other colours of the few marks of F2 are nine times as many

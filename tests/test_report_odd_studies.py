@@ -4,14 +4,12 @@ import dataclasses
 import math
 
 import pytest
-from browser_page import CHROMIUM, Opened
+from browser_page import NEEDED, NO_FIGURES, Opened
 from drawn_study import run, study
 
 from framework_compare.records import Run
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+pytestmark = NEEDED
 BOTH = (("torch", "alexnet"), ("jax", "alexnet"))
 HOSTILE = "</script><img src=x onerror=window.broken=1>"
 
@@ -35,9 +33,8 @@ def test_a_loss_that_is_no_number_is_drawn_as_none_and_names_from_right_to_left_
     assert (made.frame["status"] == "ok").all()
     opened = Opened(browser, made.report(tmp_path / "report.html"))
     opened.draw_all()
-    texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
-    assert opened.messages == [] and not {"NaN", "nan", "undefined", "Infinity", "null"} & set(texts)
-    assert name in opened.page.eval_on_selector_all("[data-cell] th", "all => all.map(one => one.textContent)")
+    assert opened.messages == [] and not NO_FIGURES & set(opened.texts(".plot svg text"))
+    assert name in opened.texts("[data-cell] th")
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
@@ -53,8 +50,7 @@ def test_a_study_that_lacks_figures_says_so_without_an_error(browser, tmp_path, 
     made = study(tmp_path / "study", frameworks, ("alexnet",), repeats=1, failing=failing)
     opened = Opened(browser, made.report(tmp_path / "report.html"))
     opened.draw_all()
-    texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
-    assert opened.messages == [] and not {"NaN", "undefined", "Infinity", "null"} & set(texts)
+    assert opened.messages == [] and not NO_FIGURES & set(opened.texts(".plot svg text"))
     left = len(frameworks) - len(failing)
     assert "Not in this study" in opened.page.inner_text("main") or not left
     assert opened.count(".choices.frameworks") == (1 if left and len(frameworks) > 1 else 0)

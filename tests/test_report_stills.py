@@ -3,15 +3,13 @@
 import io
 
 import pytest
-from browser_page import CHROMIUM, PLOT, Opened
+from browser_page import NEEDED, PLOT, Opened
 from PIL import Image
 
 from framework_compare.report.figures import files, look
 from framework_compare.report.figures.subject import Subject
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
-)
+pytestmark = NEEDED
 TEXT, SHAPE = 4.5, 3.0  # the lowest contrasts that WCAG allows
 PAPER = (26, 26, 26)
 APART = 60  # of two colours, as a distance of RGB

@@ -1,14 +1,13 @@
 """Published studies again: their table beside ours, what is left out where, resuming, and refusals."""
 
 import math
-import sys
 
 import pandas
 import pytest
+from command_line import run
 from heard import Heard
 
 from framework_compare import registry, reproduction
-from framework_compare.cli import root
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import Rung
@@ -147,10 +146,6 @@ def test_declared_parts_can_be_planned_in_both_sizes(name):
             assert set(part.places) <= rungs and set(part.places.values()) == set(theirs)
 
 
-def test_the_command_prints_both(short, tmp_path, monkeypatch, capsys):
-    words = ["reproduce", short, "--part=epochs", "--repeats=1", "--style=markdown", f"--out={tmp_path / 'r'}"]
-    monkeypatch.setattr(sys, "argv", ["framework-compare", *words])
-    with pytest.raises(SystemExit) as ended:
-        root.main()
-    assert not ended.value.code
-    assert "| AlexNet | colours | PyTorch | 176 | 1.00 |" in capsys.readouterr().out
+def test_the_command_prints_both(short, tmp_path):
+    done = run("reproduce", short, "--part=epochs", "--repeats=1", "--style=markdown", f"--out={tmp_path / 'r'}")
+    assert "| AlexNet | colours | PyTorch | 176 | 1.00 |" in done.stdout

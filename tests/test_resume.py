@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+from stored_study import selected
 
 from framework_compare import Comparison, compare, largest_batch, resume
 from framework_compare.cli import studies
@@ -44,8 +45,7 @@ def study(faulty, images, own_cache, tmp_path, ran):
 
 
 def runs(folder):
-    with Store.open(folder) as store:
-        return store.select("SELECT run_id, status, started_at, wall_s FROM run ORDER BY run_id")
+    return selected(folder, "SELECT run_id, status, started_at, wall_s FROM run ORDER BY run_id")
 
 
 def forget(folder, run_id, status="interrupted"):
@@ -84,8 +84,7 @@ def test_retry_picks_statuses(study):
 def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
     folder = study("fine", "hang-silent", timeout_s=2).folder
     resume(folder, retry=["timed-out"], silence_timeout_s=1)
-    with Store.open(folder) as store:
-        found = store.select("SELECT limits, reason FROM run ORDER BY run_id")
+    found = selected(folder, "SELECT limits, reason FROM run ORDER BY run_id")
     assert found[0][0] == '{"timeout_s": 2}'
     assert found[1][0] == '{"timeout_s": 2, "silence_timeout_s": 1}' and "silent for 1 s" in found[1][1]
 
@@ -121,8 +120,7 @@ def test_what_a_request_may_change_is_as_it_says_now(change, study):
     folder = study("fine").folder
     forget(folder, 1)
     assert list(study("fine", **change).frame.status) == ["ok"]
-    with Store.open(folder) as store:
-        limits = json.loads(store.select("SELECT limits FROM run")[0][0])
+    limits = json.loads(selected(folder, "SELECT limits FROM run")[0][0])
     assert limits.pop("timeout_s", None) == change.get("timeout_s")
     assert (limits.get("memory_bytes") == 3 << 30) == ("memory_limit" in change)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from command_line import run
+from processes import write_script
 from stored_study import recorded
 
 from framework_compare import Comparison, adapters
@@ -224,9 +225,7 @@ def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
 
 
 def test_other_precisions_are_measured_by_pytorch_s_environment(own_cache, monkeypatch, tmp_path):
-    program = tmp_path / "python"
-    program.write_text('#!/bin/sh\necho \'{"flop_per_s": 7, "bytes_per_s": 8}\'\n')
-    program.chmod(0o755)
+    program = write_script(tmp_path / "python", """echo '{"flop_per_s": 7, "bytes_per_s": 8}'""")
     there = managed.Environment("torch", program, "2.0", True, "3.12", {})
     monkeypatch.setattr(managed, "find", lambda *_, **__: there)
     bf16 = Request(host.describe(), "cpu", "bf16", 1)

@@ -143,10 +143,7 @@ def run(tmp_path, code, *arguments):
     command = [sys.executable, str(script), *arguments]
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     with SupervisedWorker(command, log=tmp_path / "log.txt", folder=tmp_path, environment=environment) as worker:
-        end = time.monotonic() + 60
-        while not (tmp_path / "made").exists() and time.monotonic() < end:
-            time.sleep(0.02)
-        assert (tmp_path / "made").exists(), (tmp_path / "log.txt").read_text()
+        assert wait_for((tmp_path / "made").exists, 60), (tmp_path / "log.txt").read_text()
         time.sleep(0.2)
     return worker
 

@@ -8,16 +8,14 @@ import pytest
 from command_line import run
 
 from framework_compare import dry_run, registry
-from framework_compare.adapters.singa import SingaTrainer, repairs
+from framework_compare.adapters.singa import repairs
 from framework_compare.environments import support
 from framework_compare.errors import Unsupported
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
-from framework_compare.protocol import TrainConfig
 from framework_compare.report import parity_tables, reproduction_tables, side_by_side
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.parity import PASSED, Parity
-from framework_compare.worker.refusal import refuse_undeclared
 
 LABEL = "SINGA 3.0.0.dev1 (2020), repaired at run time"
 SENTENCE = f"singa is {LABEL}."
@@ -62,22 +60,6 @@ def test_the_label_is_one_and_its_setting_says_what_it_does():
     assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
     assert SETTINGS["internals"].choices == ("public", "private")
     assert "private field" in SETTINGS["internals"].meaning
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"execution": "graph"}, ["'graph' on device 'cpu': its graph mode ends the process at the first BatchNorm"]),
-        ({"execution": "compiled"}, ["'compiled' on device 'cpu': it has no compiler"]),
-        ({"precision": "bf16"}, ["'bf16' on device 'cpu': its arithmetic"]),
-        ({"optimizer": "adam"}, ["its only optimizer that is repaired and proved is SGD"]),
-        ({"mode": "inference"}, ["no inference: only the training of the published study is proved"]),
-    ],
-)
-def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):
-    with pytest.raises(Unsupported) as refused:
-        refuse_undeclared(SingaTrainer, TrainConfig(**asked), [])
-    assert all(part in str(refused.value) for part in said), refused.value
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import psutil
 import pytest
 from processes import naming, wait_for
 from slurm_cluster import install_plugin, run, start_command
+from stored_study import selected
 
 from framework_compare.comparison import Comparison
 from framework_compare.paths import own_name
-from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.executors import PART
 
@@ -66,24 +66,21 @@ def request(images, **given):
 
 def results(folder):
     """Of each run what does not depend on time."""
-    with Store.open(folder) as store:
-        query = (
-            "SELECT framework, model, config, repeat, status, count(epoch.number), sum(images), sum(steps), sum(loss)"
-            " FROM run JOIN cell USING (cell_id) LEFT JOIN epoch USING (run_id) GROUP BY run_id"
-            " ORDER BY framework, model, config, repeat"
-        )
-        return store.select(query)
+    return selected(
+        folder,
+        "SELECT framework, model, config, repeat, status, count(epoch.number), sum(images), sum(steps), sum(loss)"
+        " FROM run JOIN cell USING (cell_id) LEFT JOIN epoch USING (run_id) GROUP BY run_id"
+        " ORDER BY framework, model, config, repeat",
+    )
 
 
 def statuses(folder):
-    with Store.open(folder) as store:
-        return [status for (status,) in store.select("SELECT status FROM run")]
+    return [status for (status,) in selected(folder, "SELECT status FROM run")]
 
 
 def is_sound(folder):
-    with Store.open(folder) as store:
-        once = store.select("SELECT count(*), count(DISTINCT cell_id || '-' || repeat) FROM run")[0]
-        return store.select("PRAGMA integrity_check") == [("ok",)] and once[0] == once[1]
+    ((runs, once),) = selected(folder, "SELECT count(*), count(DISTINCT cell_id || '-' || repeat) FROM run")
+    return selected(folder, "PRAGMA integrity_check") == [("ok",)] and runs == once
 
 
 def processes(folder):

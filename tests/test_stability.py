@@ -1,10 +1,11 @@
 """Stability sweeps: which batch sizes are tried, what the tables say, going on with one."""
 
 import io
-import os
 
 import pytest
 from command_line import run
+from image_files import copies
+from stored_study import selected
 
 from framework_compare import largest_batch
 from framework_compare.errors import StudyError, UsageError
@@ -55,13 +56,8 @@ def test_doubling_finds_the_edge_to_the_smallest_size(first):
 
 @pytest.fixture(scope="session")
 def many(images, tmp_path_factory):
-    """60 images in the same classes."""
-    folder = tmp_path_factory.mktemp("many") / "many"
-    for label in images.iterdir():
-        (folder / label.name).mkdir(parents=True)
-        for number in range(20):
-            os.link(next(label.iterdir()), folder / label.name / f"{number}.jpg")
-    return folder
+    """65 images in the same classes."""
+    return copies(images, tmp_path_factory.mktemp("many") / "many", 5)
 
 
 @pytest.fixture
@@ -93,11 +89,10 @@ def test_a_sweep_is_a_table_in_every_style_gone_on_with_loaded_and_shown_by_its_
     assert all("out-of-memory" in text and "20" in text for text in texts.values())
     assert "works up to" in texts["terminal"] and "batch 30 is more than 25" in texts["terminal"]
     folder = first.folder
-    with Store.open(folder, readonly=False) as store:
-        before = store.select("SELECT run_id, started_at, wall_s FROM run")
+    runs = "SELECT run_id, started_at, wall_s FROM run"
+    before = selected(folder, runs)
     again = sweep("at-most-25")
-    with Store.open(folder) as store:
-        assert store.select("SELECT run_id, started_at, wall_s FROM run") == before
+    assert selected(folder, runs) == before
     assert Stability.load(folder).frame.equals(again.frame)
     assert "works up to" in run("show", folder).stdout
     assert "images/s" in run("show", folder, "--table", "resources").stdout
@@ -108,7 +103,7 @@ def test_a_sweep_is_a_table_in_every_style_gone_on_with_loaded_and_shown_by_its_
         (dict(epochs=2), "epochs: 1 in the study, 2 now"),
         (dict(pipeline="shared"), "pipeline: native in the study, shared now"),
         (dict(memory_limit="1GiB"), "memory_limit: none in the study, 1073741824 now"),
-        (dict(limit=50), "images of many: 60 in the study, 50 now"),
+        (dict(limit=50), "images of many: 65 in the study, 50 now"),
     ):
         with pytest.raises(StudyError, match=f"cannot be resumed: {said}; name another folder"):
             sweep("at-most-25", **change)

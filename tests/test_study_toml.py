@@ -4,10 +4,10 @@ import json
 import sys
 
 import pytest
+from command_line import run
 
 from framework_compare import Comparison, compare
 from framework_compare.api import compare_file
-from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.study import study_toml
 from framework_compare.study.request import Request
@@ -64,14 +64,10 @@ def test_the_file_names_the_versions_that_competed(tiny, images, own_cache, tmp_
     assert cells(second) == cells(first) and second.to_toml() == first.to_toml()
 
 
-def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, capsys):
+def test_the_command_line_comes_before_the_file(study, tmp_path):
     study()
-    monkeypatch.setattr(sys, "argv", ["framework-compare", "show", str(tmp_path / "study"), "--toml"])
-    root.app(standalone_mode=False)
-    (tmp_path / "study.toml").write_text(capsys.readouterr().out)
-    options = ["--from", str(tmp_path / "study.toml"), "--epochs", "3", "--out", str(tmp_path / "again")]
-    monkeypatch.setattr(sys, "argv", ["framework-compare", "run", *options])
-    root.app(standalone_mode=False)
+    (tmp_path / "study.toml").write_text(run("show", tmp_path / "study", "--toml").stdout)
+    run("run", "--from", tmp_path / "study.toml", "--epochs", "3", "--out", tmp_path / "again")
     again = Comparison.load(tmp_path / "again")
     assert again.frame.epochs.tolist() == [3] and again.frame.batch_size.tolist() == [4]
 

@@ -5,29 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import Iterator, Tuple
+from typing import Iterator
 
 import pytest
-import typer
+from command_line import commands, help_of
 
-from framework_compare.cli.root import app
 from framework_compare.records import STATUSES
 
 ROOT = Path(__file__).parent.parent
 PAGE, CODES = ((ROOT / "docs" / name).read_text() for name in ("troubleshooting.md", "codes.md"))
 
 
-def helps(group: typer.main.click.Group, before: str = "") -> Iterator[Tuple[str, str]]:
-    """(command, help with that of its options) of every command."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from helps(command, f"{before}{name} ")
-        else:
-            options = [getattr(one, "help", None) or "" for one in command.params]
-            yield before + name, "\n".join([command.help or "", *options])
-
-
-HELPS = dict(helps(typer.main.get_command(app)))
+HELPS = {name: help_of(command) for name, command in commands()}
 VARYING = re.compile(r"\.\.\.|'[^']*'|\b\d[\d.]*\b")  # what a message fills in
 
 

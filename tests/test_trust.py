@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from command_line import run
 from drawn_study import study as drawn
+from linear import build
+from processes import write_script
 
 from framework_compare import api, compare, resume
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.graph import GraphBuilder, weights_size
+from framework_compare.graph import weights_size
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
@@ -30,10 +32,8 @@ QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=0, image_size=32,
 @pytest.fixture
 def touching(tmp_path):
     """An interpreter that leaves a file wherever it is started, and that file."""
-    python, trace = tmp_path / "python", tmp_path / "was-executed"
-    python.write_text(f'#!/bin/sh\ntouch {trace}\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    return python, trace
+    trace = tmp_path / "was-executed"
+    return write_script(tmp_path / "python", f'touch {trace}\nexec {sys.executable} "$@"'), trace
 
 
 @pytest.fixture
@@ -89,8 +89,7 @@ def test_an_interpreter_named_relative_to_a_folder_is_another_in_another_folder(
 
     for name in ("mine", "theirs"):
         (tmp_path / name / "bin").mkdir(parents=True)
-        (tmp_path / name / "bin/python").write_text("#!/bin/sh\n")
-        (tmp_path / name / "bin/python").chmod(0o755)
+        write_script(tmp_path / name / "bin/python", "")
     monkeypatch.chdir(tmp_path / "mine")
     trust.note(trust.programs([], {"tiny": "bin/python"}))
     trust.check(tmp_path, trust.programs([], {"tiny": "bin/python"}), False)
@@ -112,10 +111,7 @@ def test_a_strangers_part_names_the_interpreter_that_it_would_execute(study, ano
 
 def strangers_model(folder: Path, file: Path) -> Cell:
     """An imported model in a study's folder, said to be of a file, and the cell that trains it as written."""
-    g = GraphBuilder("net", num_classes=3, image_size=32)
-    g.global_avgpool("pool")
-    g.linear("fc", 3)
-    graph = g.build()
+    graph = build(image_size=32, name="net")
     model = ImportedModel.of("net", "net.py:build", {32: graph}, np.zeros(weights_size(graph), np.float32))
     written = {"kind": "file", "text": "net.py:build", "stem": "net", "name": "build", "path": str(file)}
     place = folder / "models" / model.name

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
+NEEDED = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium-headless-shell")
+NO_FIGURES = {"NaN", "nan", "undefined", "Infinity", "null"}  # what a chart shows of a value that is none
 
 
 @contextlib.contextmanager
@@ -47,3 +49,16 @@ class Opened:
 
     def count(self, selector: str) -> int:
         return len(self.page.query_selector_all(selector))
+
+    def texts(self, selector: str) -> "list[str]":
+        return self.page.eval_on_selector_all(selector, "all => all.map(one => one.textContent)")
+
+
+def barriers(page) -> "list[tuple[str, list]]":
+    """What axe finds on a page that keeps somebody out, and where; it has looked at more than 20 rules."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
+    )
+    found = axe.Axe().run(page).response
+    assert len(found["passes"]) > 20 and found["testEngine"]["name"] == "axe-core"
+    return [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]]

@@ -4,10 +4,14 @@ import contextlib
 import io
 import subprocess
 import sys
+from typing import Any, Iterator, Tuple
 
 import pytest
+import typer
 
 from framework_compare.cli import root
+
+APP: Any = typer.main.get_command(root.app)
 
 
 def start(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]":
@@ -28,3 +32,17 @@ def run(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]
             root.main()
     assert (end.value.code or 0) == check, err.getvalue()
     return subprocess.CompletedProcess(command, check, out.getvalue(), err.getvalue())
+
+
+def commands(group: Any = APP, before: str = "") -> Iterator[Tuple[str, Any]]:
+    """(words, command) of every command that does something itself."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
+
+
+def help_of(command: Any) -> str:
+    """What a command says of itself and of its options."""
+    return "\n".join([command.help or "", *(getattr(one, "help", None) or "" for one in command.params)])

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -35,6 +36,11 @@ HOSTILE_TEXT = "deliberate; DROP TABLE run; -- <b>bold</b> \x1b[31m \ud800 'quot
 def note_pid(pid: int) -> None:
     with open("pids.txt", "a", encoding="ascii") as file:
         file.write(f"{pid}\n")
+
+
+def pids(study: Path) -> List[int]:
+    """Every process that the workers of a study started."""
+    return [int(line) for file in study.glob("runs/*/pids.txt") for line in file.read_text().split()]
 
 
 def to_events(content: bytes) -> None:

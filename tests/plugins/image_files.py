@@ -28,6 +28,14 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
+def write_idx(folder: Path, part: str, images: np.ndarray, labels: np.ndarray) -> Path:
+    """Write images and labels in the format of MNIST."""
+    for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+        head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">i4").tobytes()
+        (folder / f"{part}-{name}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    return folder
+
+
 def names(index: folder.ImageFolder) -> list[str]:
     return [os.path.basename(path) for path in index.files.paths]
 

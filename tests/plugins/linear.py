@@ -3,8 +3,8 @@
 from framework_compare.graph import Graph, GraphBuilder
 
 
-def build(num_classes: int = 3, image_size: int = 224) -> Graph:
-    g = GraphBuilder("linear", num_classes=num_classes, image_size=image_size)
+def build(num_classes: int = 3, image_size: int = 224, name: str = "linear") -> Graph:
+    g = GraphBuilder(name, num_classes=num_classes, image_size=image_size)
     g.global_avgpool("avgpool")
     g.linear("fc", num_classes)
     return g.build()

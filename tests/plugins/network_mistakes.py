@@ -17,17 +17,22 @@ def change(op: str, which: int = 0, **attrs) -> str:
 """
 
 
+def configured(changes: str) -> str:
+    """An `__init__` that takes another config, with these changes, than it is given."""
+    return f"""
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, {changes}))
+"""
+
+
 RENAMED_OP = """
     def lower(self, graph):
         import dataclasses
         nodes = tuple(dataclasses.replace(n, op="ReLU") if n.op == "ReLU6" else n for n in graph.nodes)
         return dataclasses.replace(graph, nodes=nodes)
 """
-MOMENTUM_OFF = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, momentum=config.momentum * 0.999))
-"""
+MOMENTUM_OFF = configured("momentum=config.momentum * 0.999")
 LESS_DECAY = """
     def train_step(self, batch):
         config, oracle = self.config, self.oracle
@@ -123,21 +128,13 @@ SAME_CROPS = """
             turned = (images[::-1].copy(), labels[::-1].copy())
             yield self.to_device_batch(*(turned if number > 1 else (images, labels)))
 """
-NEVER_FLIPPED = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, flip="none"))
-"""
+NEVER_FLIPPED = configured('flip="none"')
 NOT_RESTORED = """
     def weights(self):
         return {name: array * numpy.float32(1.0000002) for name, array in super().weights().items()}
 """
 # What no level of one network shows.
-DECAYED = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, weight_decay=config.weight_decay or 1e-3))
-"""
+DECAYED = configured("weight_decay=config.weight_decay or 1e-3")
 NO_LOADER = """
     def open_pipeline(self, images):
         from framework_compare.errors import Unsupported

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import pytest
 from reference_adapter import write_adapter
@@ -55,19 +55,19 @@ def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def register_mutated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, warm: None
-) -> Callable[[str], None]:
-    """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
+) -> Callable[..., None]:
+    """Registers a framework: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
 
-    def register(source: str) -> None:
-        folder = write_adapter(tmp_path / "mutated", source)
-        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+    def register(source: str, name: str = "mutated", **fields: Any) -> None:
+        folder = write_adapter(tmp_path / name, source)
+        entry = Framework(name, f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)), **fields)
+        monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
 
     return register
 
 
 @pytest.fixture
-def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
+def ask_mutated(tmp_path: Path, register_mutated: Callable[..., None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
     """What asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
 
     def ask(source: str, **settings: Any) -> Tuple[RunTasks, TrainConfig]:
@@ -82,9 +82,9 @@ def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Call
 
 @pytest.fixture
 def mutate(register_mutated, references, monkeypatch):
-    """Registers the framework `mutated`: the float32 reference, with the methods given, and the model `small`."""
+    """Registers a framework: the float32 reference, with the methods given, and the model `small`."""
     monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
-    return lambda body=NOTHING: register_mutated(CLASS.format(body=body))
+    return lambda body=NOTHING, name="mutated": register_mutated(CLASS.format(body=body), name)
 
 
 @pytest.fixture
@@ -99,10 +99,12 @@ def training_held(monkeypatch):
     monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])
 
 
-def climb(**settings: Any) -> Parity:
-    """The verdict on `mutated` with the model `small`."""
-    settings.setdefault("threads", 1)
-    (found,) = ladder.verify(
-        ["mutated"], ["small"], image_size=32, where=ladder.Where(python={"mutated": sys.executable}), **settings
-    )
+def climbs(models: Sequence[str] = ("small",), **settings: Any) -> List[Parity]:
+    """The verdicts on `mutated` with these models."""
+    where = ladder.Where(python={"mutated": sys.executable})
+    return ladder.verify(["mutated"], models, where=where, **{"image_size": 32, "threads": 1, **settings})
+
+
+def climb(model: str = "small", **settings: Any) -> Parity:
+    (found,) = climbs([model], **settings)
     return found

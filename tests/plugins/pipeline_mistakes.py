@@ -1,5 +1,7 @@
 """Mistakes of augmentation: methods of a trainer, the words that level 4 has for each, the part of it that sees it."""
 
+from network_mistakes import configured
+
 # So that every mistake below is one of augmentation alone, as nothing else of level 4 would show it.
 CLASS = """
 
@@ -36,21 +38,9 @@ RARELY_FLIPPED = """
         preprocess.draw_crop = draw_fewer
         return super().open_pipeline(images)
 """
-ALWAYS_HORIZONTAL = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
-"""
-ALWAYS_FLIPPED = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, flip="horizontal" if config.crop == "random" else config.flip))
-"""
-WHOLE = """
-    def __init__(self, config):
-        import dataclasses
-        super().__init__(dataclasses.replace(config, crop="none" if config.flip == "none" else config.crop))
-"""
+ALWAYS_HORIZONTAL = configured('flip=config.flip.replace("vertical", "horizontal")')
+ALWAYS_FLIPPED = configured('flip="horizontal" if config.crop == "random" else config.flip')
+WHOLE = configured('crop="none" if config.flip == "none" else config.crop')
 LATE_LABELS = """
     def epoch(self, pipeline, number):
         batches = list(pipeline.epoch(number))

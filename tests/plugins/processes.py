@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import psutil
+
+
+def write_script(path: Path, text: str) -> Path:
+    """Write a shell script that can be executed."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 def is_running(pid: int) -> bool:
@@ -28,15 +36,12 @@ def naming(word: object) -> List[Tuple[psutil.Process, List[str]]]:
 
 
 def wait_until(happened: Callable[[], Any], what: str, limit_s: float = 20.0) -> None:
-    end = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < end, f"waited {limit_s:g} s in vain for: {what}"
-        time.sleep(0.02)
+    assert wait_for(happened, limit_s), f"waited {limit_s:g} s in vain for: {what}"
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
     """Whether it holds within so long."""
     give_up = time.monotonic() + seconds
     while not condition() and time.monotonic() < give_up:
-        time.sleep(0.05)
+        time.sleep(0.02)
     return bool(condition())

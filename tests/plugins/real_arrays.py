@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from framework_compare.batches.quality import evaluate
@@ -20,9 +21,13 @@ def real(name: str) -> Path:
     return REAL / name
 
 
-def baseline(data: ArrayData) -> dict:
+def quality(data: ArrayData, outputs: np.ndarray) -> dict:
     held = data.validation
-    return evaluate(data.task, data.baseline.outputs, held.target, extras=held.extras, facts=data.facts)
+    return evaluate(data.task, outputs, held.target, extras=held.extras, facts=data.facts)
+
+
+def baseline(data: ArrayData) -> dict:
+    return quality(data, data.baseline.outputs)
 
 
 def known(data: ArrayData) -> list:

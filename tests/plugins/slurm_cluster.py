@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional
 
 import psutil
+import wheels
 from processes import wait_for
 
 from framework_compare.study.executors import PART
@@ -171,12 +172,7 @@ def _kill(process: psutil.Process) -> None:
 
 def install_plugin(place: Path, source: str) -> Path:
     """A plug-in of framework_compare in a folder for PYTHONPATH, as an installed one is; its source has `register`."""
-    (place / "slurm_plugin.py").write_text(source)
-    info = place / "slurm_plugin-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slurm-plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[framework_compare.plugins]\nslurm = slurm_plugin:register\n")
-    return place
+    return wheels.install(place, "slurm_plugin", source, "framework_compare.plugins", "slurm = slurm_plugin:register")
 
 
 def start_command(cluster: Cluster, plugin: Path, place: Path) -> Callable[..., Any]:

@@ -61,10 +61,6 @@ def recorded(folder, cells, runs, repeats=1, **fields):
     return Comparison.load(folder)
 
 
-def rows(store, table):
-    return store.select(f"SELECT * FROM {table}")
-
-
 def selected(folder, query):
     """Rows of a stored study."""
     with Store.open(folder) as store:

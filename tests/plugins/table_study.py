@@ -1,5 +1,8 @@
 """Studies of which tables are made: epochs of known seconds, failures, cells that did not run yet; rows of tables."""
 
+import csv
+import io
+
 from stored_study import SECOND, epochs, recorded
 
 from framework_compare.protocol import TrainConfig
@@ -28,6 +31,11 @@ def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), im
         return outcome[repeat - 1] if isinstance(outcome, list) else outcome
 
     return recorded(folder, cells, run_of, repeats, settings=settings)
+
+
+def csv_rows(text):
+    """Rows of a CSV table by their columns."""
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def rows(text):

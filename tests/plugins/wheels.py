@@ -20,6 +20,16 @@ def write_wheel(folder: Path, tag: str = "py3-none-any", version: str = "1.0", n
     return path
 
 
+def install(folder: Path, module: str, source: str, group: str, entry: str) -> Path:
+    """Put a distribution into a folder as pip leaves it: a module, and metadata with one entry point."""
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+    (folder / f"{module}.py").write_text(source)
+    return folder
+
+
 def add_to_index(index: Path, wheel: Path) -> None:
     """A package of one file."""
     page = index / wheel.name.partition("-")[0]

@@ -1,13 +1,13 @@
 """Real frameworks on two Slurm nodes of this host: the function that two devices of one node train, proved; deaths, told."""
 
 import contextlib
-import shutil
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import rounding_bounds
+from changed_adapter import changed
 from nightly import some_nightly
 from processes import naming, wait_for
 from slurm_cluster import install_plugin, run, start_command, trains
@@ -28,7 +28,7 @@ def register():
     registry.register_model("plain", "small:without_dropout")
     adapter = os.environ.get("CHANGED_TORCH")
     if adapter:
-        changed = dataclasses.replace(registry.FRAMEWORKS["torch"], trainer=f"{adapter}:TorchTrainer")
+        changed = dataclasses.replace(registry.FRAMEWORKS["torch"], trainer=adapter)
         registry.FRAMEWORKS["torch"] = changed
 """
 FRAMEWORKS = ("torch", "jax")
@@ -43,13 +43,10 @@ def plugin(tmp_path_factory):
 @pytest.fixture
 def unaveraged(tmp_path, monkeypatch):
     """PyTorch's adapter with a mistake: each rank trains by its own gradients."""
-    adapter = registry.adapter_path(registry.FRAMEWORKS["torch"])
-    shutil.copytree(adapter, tmp_path / "torch", ignore=shutil.ignore_patterns("__pycache__"))
-    source = (tmp_path / "torch" / "trainer.py").read_text()
     right = "self._group.wrap(self._network, captured=self._captures)"
-    assert source.count(right) == 1
-    (tmp_path / "torch" / "trainer.py").write_text(source.replace(right, "self._network"))
-    monkeypatch.setenv("CHANGED_TORCH", str(tmp_path / "torch"))
+    monkeypatch.setenv(
+        "CHANGED_TORCH", changed("torch", tmp_path / "torch", "trainer.py", right, "self._network").trainer
+    )
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from command_line import run
 from nightly import some_nightly
 from own_net import imported, write
+from processes import write_script
 
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
@@ -102,9 +103,8 @@ REFUSED: dict[str, Refused] = {
 
 def test_a_network_of_a_user_is_the_same_function(tmp_path: Path) -> None:
     """Traced by an interpreter of the user's own, whose packages the file may import; of the file nothing else runs."""
-    python, file = tmp_path / "python", tmp_path / "net.py"
-    python.write_text(f'#!/bin/sh\nOWN_PACKAGE=yes exec {managed.ensure("torch").python} "$@"\n')
-    python.chmod(0o755)
+    file = tmp_path / "net.py"
+    python = write_script(tmp_path / "python", f'OWN_PACKAGE=yes exec {managed.ensure("torch").python} "$@"')
     more = "def other():\n    open('other', 'w')\nif __name__ == '__main__':\n    open('main', 'w')\n"
     file.write_text("import os\nassert os.environ['OWN_PACKAGE']\n" + NET.read_text(encoding="utf-8") + more)
     before = set(tmp_path.iterdir())

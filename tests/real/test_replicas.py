@@ -1,10 +1,8 @@
 """Two replicas on a CPU in each framework's own engine: the function, proved; mistakes, caught; a rank's death, told."""
 
-import dataclasses
-import shutil
-
 import psutil
 import pytest
+from changed_adapter import changed
 from nightly import some_nightly
 
 from framework_compare import compare, registry
@@ -22,22 +20,12 @@ def climb(tmp_path, references, monkeypatch, small):
     def levels(name: str, *change: str, execution: str = "default"):
         environment = Where().environment(name, print)
         if change:
-            mutate(name, *change)
+            monkeypatch.setitem(registry.FRAMEWORKS, name, changed(name, tmp_path / name, *change))
         # with BatchNorm, XLA's variance of a batch is not float32's (docs/records/fairness-findings.md)
         model, image_size = ("alexnet", 64) if execution == "compiled" else (small, 32)
         quick = dict(device="cpu:0,1", threads=1, loader_workers=0, pipeline="memory")
         config = TrainConfig(**quick, image_size=image_size, execution=execution)
         return ParityChecker(tmp_path, {name: environment}).network(name, model, config)
-
-    def mutate(name: str, file: str, old: str, new: str) -> None:
-        entry = registry.FRAMEWORKS[name]
-        folder = tmp_path / name
-        shutil.copytree(registry.adapter_path(entry), folder, ignore=shutil.ignore_patterns("__pycache__"))
-        source = (folder / file).read_text()
-        assert source.count(old) == 1, f"{file} of {name} has {old!r} {source.count(old)} times"
-        (folder / file).write_text(source.replace(old, new))
-        changed = dataclasses.replace(entry, trainer=f"{folder}:{entry.trainer.rpartition(':')[2]}")
-        monkeypatch.setitem(registry.FRAMEWORKS, name, changed)
 
     return levels
 

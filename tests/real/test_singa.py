@@ -1,10 +1,9 @@
 """SINGA's adapter: crashes, memory, both forms of convolutions in groups, batch sizes, and its label in a study."""
 
-import shutil
-
 import numpy as np
 import pytest
 import rounding_bounds
+from changed_adapter import changed
 from nightly import some_nightly
 
 from framework_compare import compare, registry
@@ -39,15 +38,10 @@ def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
 
 def test_a_failed_check_of_its_library_is_a_crashed_cell(real_images, tmp_path, monkeypatch, small):
     """An adapter whose step reads what was never written, which SINGA ends the process for."""
-    own = tmp_path / "singa"
-    shutil.copytree(registry.adapter_path(registry.framework("singa")), own)
-    trainer = own / "trainer.py"
     wrong = "        core = self.singa.core\n        core.ReLU(core.Tensor([3], self._device, 0))\n"
-    text, mark = trainer.read_text(), "        loss = self._loss(batch)\n"
-    assert text.count(mark) == 1
-    trainer.write_text(text.replace(mark, wrong + mark))
+    mark = "        loss = self._loss(batch)\n"
     python = managed.ensure("singa").python
-    entry = registry.Framework("singa", f"{own}:SingaTrainer", "", "singa", ((3, 8), (3, 12)))
+    entry = changed("singa", tmp_path / "singa", "trainer.py", mark, wrong + mark)
     monkeypatch.setitem(registry.FRAMEWORKS, "singa", entry)
     settings = {**SMALL, "dataset": real_images, "out": tmp_path / "study", "python": {"singa": str(python)}}
     row = compare("singa", small, **settings).frame.iloc[0]

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from processes import write_script
 
 from framework_compare.conformance import graphs
 from framework_compare.environments import managed
@@ -75,8 +76,7 @@ def test_lightning_looks_for_no_cluster(tmp_path):
     (package / "__init__.py").write_text("")
     (package / "MPI.py").write_text("import os\nos._exit(1)\n")
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: mpi4py\nVersion: 4.1.2\n")
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexport PYTHONPATH={tmp_path}\nexec {managed.ensure("lightning").python} "$@"\n')
-    python.chmod(0o755)
+    script = f'PYTHONPATH={tmp_path} exec {managed.ensure("lightning").python} "$@"'
+    python = write_script(tmp_path / "python", script)
     (found,) = verify("lightning", "diabetes_ann", where=Where({"lightning": str(python)}), threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)

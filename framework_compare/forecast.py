@@ -192,7 +192,7 @@ def _lack(cell: Cell, options: RunOptions) -> str:
 
 def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: float) -> CellForecast:
     macs = functools.partial(_macs, tasks=data.tasks)
-    per_sample, basis = timing_history.seconds_per_sample(cell, known, macs)
+    per_sample, basis = timing_history.seconds_per_sample(cell, known, macs, cell.dataset in data.tasks)
     epoch_s = per_sample.times(data.samples[cell.dataset])
     epochs_s = epoch_s.times(cell.config.epochs)
     if searches.is_search(cell.model):  # the whole of which is one epoch

@@ -149,6 +149,13 @@ def test_the_nearest_of_what_is_known_is_taken():
         assert (by, seconds.middle) == (basis, pytest.approx(middle))
         assert seconds.low < seconds.middle < seconds.high
 
+    images, arrays = (
+        timing_history.seconds_per_sample(planned(batch_size=32), (), lambda _: 0, of_arrays)[0]
+        for of_arrays in (False, True)
+    )
+    assert images == timing_history.ASSUMED_IMAGE_S
+    assert arrays == tuple(one / 32 for one in timing_history.ASSUMED_STEP_S), "a batch of arrays needs no decoding"
+
     def seconds(known=(), **config):
         return timing_history.seconds_per_sample(planned(mode="generation", **config), known, macs)
 

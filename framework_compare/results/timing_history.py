@@ -27,8 +27,8 @@ LIKENESS: tuple[tuple[str, tuple[str, ...], float], ...] = (
 ASSUMPTION = "an assumption"
 # Multiply-accumulates per second and thread, or GPU, where nothing was measured: least, middle, most.
 ASSUMED_CPU, ASSUMED_GPU = (2e9, 20e9, 80e9), (2e11, 5e12, 1e14)
-# Seconds to read, decode and hand over a sample.
-ASSUMED_SAMPLE_S = (0.0001, 0.005, 0.03)
+# Seconds to read, decode and hand over an image; of a step of arrays, which only has to be started.
+ASSUMED_IMAGE_S, ASSUMED_STEP_S = (0.0001, 0.005, 0.03), (0.0003, 0.002, 0.02)
 # Seconds of one step of generation, which computes a token of each sequence of a batch and takes mostly calls.
 ASSUMED_TOKEN_S = (0.0005, 0.003, 0.02)
 ASSUMED_START_S = (3.0, 12.0, 60.0)
@@ -103,7 +103,7 @@ def _of_study(folder: Path, machine: Document) -> Iterator[Known]:
         return
 
 
-def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[Range, str]:
+def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs, of_arrays: bool = False) -> tuple[Range, str]:
     """Seconds that training on one sample takes, or answering it, and what this is taken from."""
     config, by_token = cell.config, cell.config.mode == "generation"
     shares = ("batch_size", "new_tokens") if by_token else ()  # the sequences of a batch share the steps
@@ -118,7 +118,8 @@ def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
     computing = Range(*(macs(cell) / speed for speed in reversed(assumed_speed(config))))
     stepping = Range(*ASSUMED_TOKEN_S).times(by_token * config.new_tokens / config.batch_size)
-    return computing.plus(Range(*ASSUMED_SAMPLE_S)).plus(stepping), ASSUMPTION
+    handling = Range(*ASSUMED_STEP_S).times(1 / config.batch_size) if of_arrays else Range(*ASSUMED_IMAGE_S)
+    return computing.plus(handling).plus(stepping), ASSUMPTION
 
 
 def assumed_speed(config: TrainConfig) -> tuple[float, ...]:

@@ -292,6 +292,11 @@ def test_normalisations_by_their_statistics():
     allowed, var = rounding(x[:, 0].size), x.var(axis=(0, 2, 3))
     np.testing.assert_allclose(plain.mean(axis=(0, 2, 3)), 0, atol=allowed * np.abs(plain).max())
     np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), var / (var + one.attrs["eps"]), rtol=allowed)
+    mean, variance, scale, bias = (
+        weights[name][:, None, None] for name in ("running_mean", "running_var", "weight", "bias")
+    )
+    y, _ = OPS["BatchNorm2d"](one, weights, (x,), Mode(False))
+    np.testing.assert_allclose(y, scale * (x - mean) / np.sqrt(variance + one.attrs["eps"]) + bias)
     one, rng = node("GroupNorm", groups=2, channels=6, eps=1e-5), RNG(5)
     x, upstream = 3 + rng.standard_normal((2, 6, 5, 4)), rng.standard_normal((2, 6, 5, 4))
     weights = {"weight": rng.uniform(0.5, 2, 6), "bias": rng.uniform(0.5, 2, 6)}

@@ -203,7 +203,12 @@ def kill_and_resume(kills: int, sizes: int, images: Path, folder: Path, seed: in
     random_moment = random.Random(seed)
     study, finished, killed = folder / "study", {}, 0
     models = "fine,raise,segfault"
-    options = {"batch-size": ",".join(map(str, range(1, sizes + 1))), "sampling-hz": 20}
+    sizes_asked = ",".join(map(str, range(1, sizes + 1)))
+    options = {
+        "batch-size": sizes_asked,
+        "sampling-hz": 20,
+        "retries-when-disturbed": 0,
+    }  # what else runs here adds no run
     while True:
         parent = Parent(images, folder / "cache", study, models, **options)
         if killed < kills:

@@ -21,9 +21,15 @@ FONT = 11.0
 LEAST_PANEL = 130.0  # points that a panel takes at least
 ROOM = 14  # pixels at both sides of an image: the reader's font may be wider than ours
 _TAG = re.compile(r"<[^<>]*>")
-_WASTE = re.compile(r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"| opacity="1"')
-# Paths without a place, and rectangles without a colour: grounds that Vega puts below its groups.
-_UNSEEN = re.compile(r'<path d="" display="none"/>|<path d="M0,0h[-\d.]+v[-\d.]+h[-\d.]+Z"/>')
+_WASTE = re.compile(
+    r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"'
+    r'| ((fill-|stroke-)?opacity|stroke-width)="1"| text-anchor="start"'
+)
+# Paths without a place, rectangles without a colour (grounds that Vega puts below its groups), and labels that it hides.
+_UNSEEN = re.compile(
+    r'<path d="" display="none"/>|<path d="M0,0h[-\d.]+v[-\d.]+h[-\d.]+Z"/>|<text [^<>]* opacity="0"[^<>]*>[^<>]*</text>'
+)
+_TO_ZERO = re.compile(r' [xy]2="0"')  # where a line ends unless it says otherwise
 _LONG = re.compile(r"\d+\.\d{2,}")
 _BOX = re.compile(r'width="[\d.]+" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)"')
 _PAPER = re.compile(r'<rect width="[\d.]+" height="[\d.]+" fill="white"/>')
@@ -106,9 +112,17 @@ def _short(svg: str) -> str:
     """The image without what nobody sees and what only a browser's script or reader asks for, coordinates to a tenth of
     a pixel: 70 % less. Texts stay as they are.
     """
-    plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _WASTE.sub("", tag[0]), svg)))
-    rounded = _COORDINATES.sub(lambda place: _LONG.sub(lambda one: f"{float(one[0]):.1f}", place[0]), plain)
+    plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _told(tag[0]), svg)))
+    rounded = _COORDINATES.sub(
+        lambda place: _LONG.sub(lambda one: f"{float(one[0]):.1f}".removesuffix(".0"), place[0]), plain
+    )
     return rounded.replace("<svg ", f'<svg font-family="{look.FONT}" ', 1)
+
+
+def _told(tag: str) -> str:
+    """A tag without what it would be all the same."""
+    told = _WASTE.sub("", tag)
+    return _TO_ZERO.sub("", told) if told.startswith("<line ") else told
 
 
 def _ungrouped(svg: str) -> str:

@@ -187,7 +187,7 @@ MISTAKES = {
     "area from 0.15": (OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"), "area of random crops is too narrow"),
     "area from 0.05": (OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"), "area of random crops is too wide"),
     "area to 0.9": (OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"), "area of random crops is too narrow"),
-    "ratio 4/5 to 5/4": (OPENED.format(change="preprocess.RATIO = (4 / 5, 5 / 4)"), "too narrow a range"),
+    "ratio 4/5 to 5/4": (OPENED.format(change="preprocess.RATIO = (4 / 5, 5 / 4)"), "random crops is too narrow"),
     "ratio 2/3 to 3/2": (OPENED.format(change="preprocess.RATIO = (2 / 3, 3 / 2)"), "crops is too wide"),
     "flip share 0.43": (RARELY_FLIPPED, "are flipped, expected 0.5"),
     "flipped along both axes": (

@@ -202,7 +202,8 @@ def check_texture(
         path = listed.paths[labels[worst]].rpartition("/")[2]
         raise LevelFailed(
             f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} of 255 levels off {name} on average,"
-            f" {ratio.max():.1f} times what is explained (in {(ratio > 1).sum()} of {len(judged)} images)"
+            f" {ratio.max():.1f} times what decoders and resamplers explain"
+            f" (in {(ratio > 1).sum()} of {len(judged)} images)"
         )
     return name, float(fit.mean[worst]), float(ratio.max())
 

@@ -177,6 +177,16 @@ def test_a_study_that_cannot_be_shown_says_so_and_is_left_alone(tmp_path, query)
     assert (tmp_path / "study" / FILE).read_bytes() == content
 
 
+@pytest.mark.parametrize("packages", [None, 3, ["odd 2"]])
+def test_a_report_leaves_out_packages_that_are_no_table(tmp_path, packages):
+    recorded(tmp_path / "study")
+    with Store.open(tmp_path / "study", readonly=False) as store:
+        store.environment("torch", {"packages": packages})
+        store.environment("jax", {"packages": {"sound": "1"}})
+    page = Comparison(tmp_path / "study").report(tmp_path / "report.html").read_text()
+    assert "sound 1" in page and "odd 2" not in page
+
+
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS run_id FROM c"
 
 

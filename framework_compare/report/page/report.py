@@ -242,7 +242,7 @@ def _packages(study: Study) -> list[tuple[str, list[str]]]:
     return [
         (named(framework), [clean(f"{name} {version}") for name, version in facts["packages"].items()])
         for framework, facts in study.environments.items()
-        if "packages" in facts
+        if isinstance(facts.get("packages"), dict)  # any program may have written the study
     ]
 
 

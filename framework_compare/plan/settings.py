@@ -215,7 +215,7 @@ def column(name: str) -> str:
     return SETTINGS[name].column or name
 
 
-# What they share, by column.
+# By column, what cells have in common whose workers take turns.
 OF_RIVALS = ("model", "dataset", *(column(name) for name in SETTINGS if name not in COMPARED))
 
 

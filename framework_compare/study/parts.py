@@ -8,6 +8,7 @@ once it is done.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -110,14 +111,18 @@ def plan(
     folder, settings = store.folder, store.settings()
     name = hashlib.sha256(f"{settings.get('order_seed')} {folder}".encode()).hexdigest()[:12]
     settings.update(limits=options.limits.to_dict(), verify=options.verify, python=dict(options.python))
-    wanted = {(turn, cell): run_id for run_id, cell, turn in store.plan(retry)}
+
+    @functools.cache  # most parts replace runs of the same statuses
+    def left(statuses: tuple[str, ...]) -> dict[tuple[int, Cell], int]:
+        return {(turn, cell): run_id for run_id, cell, turn in store.plan(statuses)}
+
+    wanted = dict(left((*TO_RUN, *retry)))
     results, running, to_start = done(folder), set(live), []
     known = numbers(folder)
     for number in sorted(known - store.parts()):
         before = PartPlan.read(folder, number)
         replaces = tuple(dict.fromkeys((*before.replaces, *retry)))
-        left = {(turn, cell) for _, cell, turn in store.plan(replaces)}
-        cells = tuple(cell for cell in before.cells if (before.turn, cell) in left)
+        cells = tuple(cell for cell in before.cells if (before.turn, cell) in left(replaces))
         for cell in cells:
             wanted.pop((before.turn, cell), None)
         if number in results or number in running:

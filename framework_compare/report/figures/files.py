@@ -112,17 +112,17 @@ def _short(svg: str) -> str:
     """The image without what nobody sees and what only a browser's script or reader asks for, coordinates to a tenth of
     a pixel: 70 % less. Texts stay as they are.
     """
-    plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _told(tag[0]), svg)))
+    plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _without_defaults(tag[0]), svg)))
     rounded = _COORDINATES.sub(
         lambda place: _LONG.sub(lambda one: f"{float(one[0]):.1f}".removesuffix(".0"), place[0]), plain
     )
     return rounded.replace("<svg ", f'<svg font-family="{look.FONT}" ', 1)
 
 
-def _told(tag: str) -> str:
-    """A tag without what it would be all the same."""
-    told = _WASTE.sub("", tag)
-    return _TO_ZERO.sub("", told) if told.startswith("<line ") else told
+def _without_defaults(tag: str) -> str:
+    """Return a tag without attributes that nobody sees, or that have the value that they have by default."""
+    kept = _WASTE.sub("", tag)
+    return _TO_ZERO.sub("", kept) if kept.startswith("<line ") else kept
 
 
 def _ungrouped(svg: str) -> str:

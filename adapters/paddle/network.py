@@ -93,7 +93,10 @@ def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import paddle
 
-    functions = quanv.Functions(paddle.cos, paddle.sin, lambda arrays: paddle.concat(arrays, axis=-1), paddle.matmul)
+    # multiply, as `*` of a constant by a value of a traced graph ends the process (3.3.1)
+    functions = quanv.Functions(
+        paddle.cos, paddle.sin, lambda arrays: paddle.concat(arrays, axis=-1), paddle.matmul, paddle.multiply
+    )
 
     class Quanv2d(nn.Layer):
         def __init__(self) -> None:

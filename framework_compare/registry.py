@@ -34,6 +34,7 @@ class Framework:
     # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read images.
     whole_batches_from: int = 0
     foreign: ForeignWheels | None = None
+    title: str = ""  # its name as people write it; "" for the registered one
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
     companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
@@ -62,28 +63,29 @@ _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 _CPU_BUILDS: Fields = {"cpu_index": "https://download.pytorch.org/whl/cpu", "companions": ("torchvision",)}
 
 
-def _plain(name: str, trainer: str, **more: Any) -> Framework:
+def _plain(name: str, title: str, trainer: str, **more: Any) -> Framework:
     pinned = {"requirements": _PINS, "cuda_requirements": _CUDA_PINS, "imports": name, "python": _PYTHONS}
-    return Framework(name, f"{_A}{name}:{trainer}", **{**pinned, **more})
+    return Framework(name, f"{_A}{name}:{trainer}", title=title, **{**pinned, **more})
 
 
-def _above(name: str, trainer: str, backend: str, **more: Any) -> Framework:
-    return _plain(name, trainer, cuda_requirements="", library=name, backend=backend, **more)
+def _above(name: str, title: str, trainer: str, backend: str, **more: Any) -> Framework:
+    return _plain(name, title, trainer, cuda_requirements="", library=name, backend=backend, **more)
 
 
-def _of_keras(backend: str, trainer: str, requirements: str, **more: Any) -> Framework:
+def _of_keras(backend: str, title: str, trainer: str, requirements: str, **more: Any) -> Framework:
     known: Fields = {"imports": "keras", "python": _PYTHONS, "library": "keras", "since": "3.0.0", "backend": backend}
-    return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, **known, **more)
+    return Framework(f"keras-{backend}", f"{_A}keras:{trainer}", requirements, title=title, **known, **more)
 
 
 FRAMEWORKS: dict[str, Framework] = {
-    "torch": _plain("torch", "TorchTrainer", whole_batches_from=1, process_per_device=True, **_CPU_BUILDS),
-    "tensorflow": _plain("tensorflow", "TensorFlowTrainer", cuda_extra="and-cuda"),
-    "mxnet": _plain("mxnet", "MXNetTrainer", python=((3, 11), (3, 11)), whole_batches_from=1),
-    "paddle": _plain("paddle", "PaddleTrainer", whole_batches_from=1, process_per_device=True),
-    "jax": _plain("jax", "JaxTrainer", whole_batches_from=3, cuda_extra="cuda13"),
+    "torch": _plain("torch", "PyTorch", "TorchTrainer", whole_batches_from=1, process_per_device=True, **_CPU_BUILDS),
+    "tensorflow": _plain("tensorflow", "TensorFlow", "TensorFlowTrainer", cuda_extra="and-cuda"),
+    "mxnet": _plain("mxnet", "MXNet", "MXNetTrainer", python=((3, 11), (3, 11)), whole_batches_from=1),
+    "paddle": _plain("paddle", "PaddlePaddle", "PaddleTrainer", whole_batches_from=1, process_per_device=True),
+    "jax": _plain("jax", "JAX", "JaxTrainer", whole_batches_from=3, cuda_extra="cuda13"),
     "singa": _plain(
         "singa",
+        "SINGA (repaired)",
         "SingaTrainer",
         cuda_requirements="",
         python=((3, 8), (3, 12)),
@@ -92,14 +94,14 @@ FRAMEWORKS: dict[str, Framework] = {
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
     "keras-tensorflow": _of_keras(
-        "tensorflow", "KerasTensorFlowTrainer", "../tensorflow/" + _PINS, environment="tensorflow"
+        "tensorflow", "Keras (TensorFlow)", "KerasTensorFlowTrainer", "../tensorflow/" + _PINS, environment="tensorflow"
     ),
-    "keras-jax": _of_keras("jax", "KerasJaxTrainer", "requirements-jax.txt", whole_batches_from=3),
+    "keras-jax": _of_keras("jax", "Keras (JAX)", "KerasJaxTrainer", "requirements-jax.txt", whole_batches_from=3),
     "keras-torch": _of_keras(
-        "torch", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
+        "torch", "Keras (PyTorch)", "KerasTorchTrainer", "requirements-torch.txt", whole_batches_from=1, **_CPU_BUILDS
     ),
-    "lightning": _above("lightning", "LightningTrainer", "torch", whole_batches_from=1, **_CPU_BUILDS),
-    "flax": _above("flax", "FlaxTrainer", "jax", whole_batches_from=3),
+    "lightning": _above("lightning", "Lightning", "LightningTrainer", "torch", whole_batches_from=1, **_CPU_BUILDS),
+    "flax": _above("flax", "Flax NNX", "FlaxTrainer", "jax", whole_batches_from=3),
 }
 # What commands take where no framework is named: those of which none runs on top of another.
 PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
@@ -117,8 +119,11 @@ IMPORTERS: dict[str, Framework] = {
 # What trains a model of the user's as its author wrote it, in the environment of the framework it is named after.
 AS_WRITTEN: dict[str, Framework] = {
     "torch-as-written": dataclasses.replace(
-        FRAMEWORKS["torch"], importer=_I + "torch:WrittenTrainer", process_per_device=False
-    ),
+        FRAMEWORKS["torch"],
+        title="PyTorch (as written)",
+        importer=_I + "torch:WrittenTrainer",
+        process_per_device=False,
+    )
 }
 
 _D = "framework_compare.datasets."
@@ -174,6 +179,7 @@ class Model:
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
     search: Mapping[str, tuple[object, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
+    title: str = ""  # its name as people write it; "" for the registered one
     kind: str = CONVOLUTIONAL  # of network: an archive's first page has an answer for each
 
     @property
@@ -198,11 +204,11 @@ _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
 _SERIES: Fields = {"unit": "sequence", "kind": RECURRENT}
 _TEXT: Fields = {"unit": "sequence", "kind": TRANSFORMER}
 MODELS: dict[str, Model] = {
-    "alexnet": Model(_M + "alexnet:build"),
-    "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
-    "resnet50": Model(_M + "resnet50:build"),
-    "resnet50_v1_5": Model(_M + "resnet50:build_v1_5"),
-    "vgg16": Model(_M + "vgg16:build"),
+    "alexnet": Model(_M + "alexnet:build", title="AlexNet"),
+    "mobilenet_v2": Model(_M + "mobilenet_v2:build", title="MobileNetV2"),
+    "resnet50": Model(_M + "resnet50:build", title="ResNet-50"),
+    "resnet50_v1_5": Model(_M + "resnet50:build_v1_5", title="ResNet-50 v1.5"),
+    "vgg16": Model(_M + "vgg16:build", title="VGG-16"),
     "diabetes_ann": Model(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE),
     "diabetes_search": Model(
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", kind=DENSE, search=_GRID
@@ -328,13 +334,8 @@ def labels(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 
 
-def adapter_path(spec: Framework) -> Path:
-    """The adapter's file or folder, found without an import, which its framework would need; UsageError if there is none."""
-    return source_path(spec.trainer)
-
-
 def source_path(target: str) -> Path:
-    """The file or folder of "module:Class"; likewise."""
+    """The file or folder of "module:Class", found without an import, which may need a framework; else UsageError."""
     place = target.rpartition(":")[0]
     spec = None
     if "/" not in place and not place.endswith(".py"):

@@ -90,7 +90,7 @@ def trainer_of(monkeypatch: pytest.MonkeyPatch):
     def find(entry: Framework) -> Any:
         if entry.name in OURS:
             return OURS[entry.name]
-        path = registry.adapter_path(entry)
+        path = registry.source_path(entry.trainer)
         spec = importlib.util.spec_from_file_location(entry.name, path / "__init__.py" if path.is_dir() else path)
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, entry.name, module)
@@ -327,13 +327,13 @@ def test_an_adapter_may_be_a_folder_of_its_own_for_studies_and_the_conformance_s
     monkeypatch.setattr(registry, "FRAMEWORKS", dict(registry.FRAMEWORKS))
     entry = entry_of(f"{folder}:Third")
     assert (entry.name, entry.requirements) == ("third", str(folder / "requirements.txt"))
-    assert registry.adapter_path(entry) == folder
+    assert registry.source_path(entry.trainer) == folder
 
 
 @pytest.mark.parametrize("place", ["no_such_package.adapter", "no/such/file.py", "json.decoder.nothing", "sqlite3/x"])
 def test_an_adapter_that_is_not_there_is_a_usage_error(place):
     with pytest.raises(UsageError, match="is not a file; allowed: the name of a module or a package"):
-        registry.adapter_path(Framework("third", f"{place}:Third", "", "numpy", ANY_PYTHON))
+        registry.source_path(Framework("third", f"{place}:Third", "", "numpy", ANY_PYTHON).trainer)
 
 
 def test_no_adapter_may_be_called_as_what_all_share(tmp_path, own_cache):

@@ -15,6 +15,7 @@ from framework_compare.records import Cell, Epoch, Run, Sample
 from framework_compare.report import study_table
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.tables import with_interval
+from framework_compare.results.metrics import METRICS
 
 STYLES = tuple(study_table.STYLES)
 FAILURES = ("out-of-memory", "timed-out", "crashed", "not-installed", "unsupported", "diverged", "failed")
@@ -239,6 +240,7 @@ def test_a_part_has_columns_rows_and_a_frame_with_the_numbers_of_the_study_and_t
     assert figures == {"peak_rss_bytes": "B", "data_wait_share": "", "cpu_percent_mean": "% of a core"}
     assert comparison.table("time").units["epoch_s_median"] == "s"
     assert comparison.table("time").units["ratio_to_best"] == ""
+    assert METRICS["step_s_median"].si_unit == "s", "which tables show in ms"
 
 
 def test_printed_it_is_text_and_jupyter_shows_html_and_a_style_by_name_is_that_of_its_method(comparison, table):

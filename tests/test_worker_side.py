@@ -58,7 +58,7 @@ def test_staged_source_is_complete_and_imports_only_what_a_worker_has(framework,
 
 
 def test_adapters_import_their_framework_only_when_asked():
-    folders = [(name, registry.adapter_path(entry)) for name, entry in registry.FRAMEWORKS.items()]
+    folders = [(name, registry.source_path(entry.trainer)) for name, entry in registry.FRAMEWORKS.items()]
     folders += [(name, registry.source_path(entry.importer)) for name, entry in registry.IMPORTERS.items()]
     for name, folder in folders:
         for path in folder.glob("*.py"):

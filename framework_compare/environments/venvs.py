@@ -140,7 +140,7 @@ def _beside_adapter(spec: Framework, name: str) -> Path:
     if given.is_absolute():
         return given
     try:
-        adapter = registry.adapter_path(spec)
+        adapter = registry.source_path(spec.trainer)
     except UsageError:
         return given
     return (adapter if adapter.is_dir() else adapter.parent) / given

@@ -55,18 +55,18 @@ def trainer_target(framework: Framework) -> str:
     """ "module:Class" under which the staged worker finds the adapter, or the importer."""
     if framework.importer:
         return framework.importer
-    path = registry.adapter_path(framework)
+    path = registry.source_path(framework.trainer)
     return f"{ADAPTERS}.{path.name if path.is_dir() else path.stem}:{framework.trainer.rpartition(':')[2]}"
 
 
 def _files(framework: Framework) -> Dict[str, bytes]:
-    adapter = registry.adapter_path(framework)
+    adapter = registry.source_path(framework.trainer)
     if adapter.stem == "common":
         raise UsageError(f"adapter {framework.trainer!r} is called 'common', which is reserved; rename it")
     files = dict(_worker_side())
     places = {_source(f"{ADAPTERS}.common").parent: ADAPTERS, adapter: ADAPTERS}
     if framework.backend:
-        places[registry.adapter_path(registry.framework(framework.backend))] = ADAPTERS
+        places[registry.source_path(registry.framework(framework.backend).trainer)] = ADAPTERS
     if framework.importer:
         files["framework_compare/importers/__init__.py"] = _source(IMPORTERS).read_bytes()
         own = (_source(f"{IMPORTERS}.common").parent, registry.source_path(framework.importer))

@@ -4,33 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from framework_compare import registry
 
-TITLES = {
-    "torch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "mxnet": "MXNet",
-    "paddle": "PaddlePaddle",
-    "jax": "JAX",
-    "singa": "SINGA (repaired)",
-    "keras-tensorflow": "Keras (TensorFlow)",
-    "keras-jax": "Keras (JAX)",
-    "keras-torch": "Keras (PyTorch)",
-    "lightning": "Lightning",
-    "flax": "Flax NNX",
-    "torch-as-written": "PyTorch (as written)",
-    "alexnet": "AlexNet",
-    "mobilenet_v2": "MobileNetV2",
-    "resnet50": "ResNet-50",
-    "resnet50_v1_5": "ResNet-50 v1.5",
-    "vgg16": "VGG-16",
-    "cuda": "GPU",
-    "cpu": "CPU",
-}
+DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 
 
 def title(name: object) -> str:
     """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
     base, _, version = str(name).partition("@")
-    return f"{TITLES[base]} {version}".strip() if base in TITLES else str(name)
+    entry = registry.FRAMEWORKS.get(base) or registry.AS_WRITTEN.get(base) or registry.MODELS.get(base)
+    known = entry.title if entry else DEVICES.get(base)
+    return f"{known} {version}".strip() if known else str(name)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -96,8 +96,8 @@ class Metric:
 
     @property
     def si_unit(self) -> str:
-        """The unit of the stored value: shares have none, memory is in bytes."""
-        return self.unit if self.scale == 1 else {"GiB": "B"}.get(self.unit, "")
+        """The unit of the stored value: shares have none, memory is in bytes, time in seconds."""
+        return self.unit if self.scale == 1 else {"GiB": "B", "ms": "s"}.get(self.unit, "")
 
     def show(self, value: float | None) -> str:
         """The stored value in `unit`, three significant digits or all whole ones; "-" for a missing one."""

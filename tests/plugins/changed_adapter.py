@@ -10,7 +10,7 @@ from framework_compare.registry import Framework
 def changed(name: str, folder, file: str, old: str, new: str) -> Framework:
     """Return the framework with a copy of its adapter in folder, where new replaces old in one file."""
     entry = registry.framework(name)
-    shutil.copytree(registry.adapter_path(entry), folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(registry.source_path(entry.trainer), folder, ignore=shutil.ignore_patterns("__pycache__"))
     source = (folder / file).read_text()
     assert source.count(old) == 1, f"{file} of {name} has {old!r} {source.count(old)} times"
     (folder / file).write_text(source.replace(old, new))

@@ -30,8 +30,7 @@ from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import names, opening, parity_backfill, schedules, strategies, study_toml
 from framework_compare.study.data_files import register_models
-from framework_compare.study.dispatch import check_cores, run_parts
-from framework_compare.study.executors import Executor
+from framework_compare.study.executors import Executor, check_cores, run_parts
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.parts import PartPlan, plan_path, result_path

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from framework_compare.errors import StudyError
-from framework_compare.launch import disturbances, node_lock, nodes
+from framework_compare.launch import disturbances, nodes
 from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
@@ -65,7 +65,7 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
 
 def _node(plan: PartPlan) -> str:
     """A name for this node that tells nothing of the host's own, which results do not hold."""
-    salted = f"{plan.study} {plan.settings.get('order_seed')} {node_lock.node()}"
+    salted = f"{plan.study} {plan.settings.get('order_seed')} {nodes.node()}"
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
 
 

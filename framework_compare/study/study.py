@@ -18,7 +18,7 @@ from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.duel import run_duel
 from framework_compare.launch.jobs import spec_of
 from framework_compare.launch.launcher import WorkerSpec, run_worker
-from framework_compare.launch.node_lock import one_timing
+from framework_compare.launch.nodes import one_timing
 from framework_compare.launch.rival import Member
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -35,7 +35,6 @@ from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
-from framework_compare.study.anchors import with_anchor
 from framework_compare.study.data_files import (
     arrays_path,
     check_arrays,
@@ -49,7 +48,7 @@ from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.run_options import RunOptions
 from framework_compare.study.schedules import Planned
-from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
+from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s, with_anchor
 
 NO_ROOM = "memory cannot hold it together with its rivals"
 CROWDED_OUT = "out of memory together with its rivals"

@@ -1,4 +1,4 @@
-"""What the runner needs of an epoch: losses read a few steps late, when to end it, and times that a device cannot tell.
+"""What the runner needs of an epoch: losses read a few steps late, when to end it, quality, times of a device.
 
 An epoch may end early: a sample of a long one is steps until a time has passed, then its input pipeline without any steps.
 """
@@ -12,9 +12,14 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from framework_compare.protocol import Batch, DeviceTimes, Trainer
+import numpy as np
+
+from framework_compare.protocol import Batch, DeviceTimes, TrainConfig, Trainer
+
+if TYPE_CHECKING:
+    from framework_compare.batches.arrays import SplitArrays
 
 # Of a sample: the first step fills the loader's queue; the others are what the rest of the epoch is made of.
 LEAST_STEPS = 5
@@ -82,6 +87,34 @@ class EarlyStopping:
             return False
         self._waited += 1
         return 0 < self._patience <= self._waited and epoch > 1
+
+
+class Validation:
+    """The quality of a network on the validation split, by our own metrics; its time is no part of training's.
+
+    A trainer is asked batch by batch, in the order of the split.
+    """
+
+    def __init__(self, trainer: Trainer, split: SplitArrays, config: TrainConfig) -> None:
+        from framework_compare.batches.arrays import ArrayPipeline
+
+        self._trainer = trainer
+        self._split = split
+        self._pipeline = ArrayPipeline(self._split, batch_size=config.batch_size, layout=trainer.layout, shuffle=False)
+
+    def measure(self) -> Dict[str, Optional[float]]:
+        """Loss and metrics of the task by name; None where one cannot be computed."""
+        from framework_compare.batches import quality
+
+        trainer = self._trainer
+        split, batches = self._split, self._pipeline.epoch(1)
+        parts = ((trainer.forward(trainer.to_device_batch(inputs, target)), target) for inputs, target in batches)
+        if set(split.task.metrics).issubset(quality.OF_TOKENS) and split.task.loss == "token_cross_entropy":
+            found = quality.evaluate_parts(split.task, parts)  # the outputs of all are gigabytes
+        else:
+            outputs = np.concatenate([part for part, _ in parts])
+            found = quality.evaluate(split.task, outputs, split.target, extras=split.extras, facts=split.facts)
+        return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 class LastStep:

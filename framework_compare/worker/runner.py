@@ -9,7 +9,7 @@ import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
+from typing import Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from framework_compare.worker.epochs import (
     LastStep,
     LossSum,
     Outputs,
+    Validation,
     pipeline_ns,
 )
 from framework_compare.worker.placement import make_trainer
@@ -32,9 +33,6 @@ from framework_compare.worker.processes import pss_bytes
 from framework_compare.worker.refusal import refuse_undeclared, untested
 from framework_compare.worker.sources import Source, open_source, read_data
 from framework_compare.worker.turns import Stopped, Turns
-
-if TYPE_CHECKING:
-    from framework_compare.worker.validation import Validation
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
@@ -126,7 +124,6 @@ class Runner:
             source = open_source(self.trainer, self.data, self.config, self.replicas)
             if self.job.data is not None and self.config.mode == "train" and self._is_first_rank:
                 from framework_compare.batches.arrays import read_split
-                from framework_compare.worker.validation import Validation
 
                 self._validation = Validation(
                     self.trainer, read_split(self.job.data["path"], "validation"), self.config

@@ -66,7 +66,7 @@ class Interpreter(NamedTuple):
 class Machine:
     """What bears on speed here. `gpus` is None where NVML cannot be asked: no NVIDIA driver."""
 
-    cores: int  # that a run may use: see machine.available_cores
+    cores: int  # that a run may use: see host.available_cores
     ram_bytes: int
     cache: Path
     cache_free_bytes: int
@@ -115,7 +115,7 @@ def check(
     missing = gpu_builds.lack("", device) if external and not deep else None
     if missing:
         return dataclasses.replace(result, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
-    return ask_too(result, spec) if deep or (external and device != "cpu") else result
+    return _ask_too(result, spec) if deep or (external and device != "cpu") else result
 
 
 def _untested(spec: registry.Framework, device: str) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def _options(plan: venvs.Plan) -> str:
     return f" --device {plan.device}{index}"
 
 
-def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
+def _ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
     """The check of a usable framework after a worker imported it and its adapter reported what it does not support."""
     if one.python is None:
         return one

@@ -66,6 +66,7 @@ class Study:
         self.watcher = watcher
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
+        self._task_of = functools.partial(task_of, store)
         self._refused: dict[str, str] = {}
         self._wall_s: dict[Cell, list[float]] = {}
         self._peak_bytes: dict[Cell, int] = {}
@@ -323,9 +324,6 @@ class Study:
             weights = str(self._weights(graph, cell.config.seed))
             made.append({"graph": graph.to_dict(), "settings": dict(candidate.settings), "weights": weights})
         return tuple(made)
-
-    def _task_of(self, cell: Cell) -> Task | None:
-        return task_of(self.store, cell)
 
     def _weights(self, graph: Graph, seed: int) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""

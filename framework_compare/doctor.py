@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from framework_compare.environments.interpreters import Unavailable
 from framework_compare.environments.managed import Environment
 from framework_compare.environments.support import lack
 from framework_compare.launch.jobs import ask_support
+from framework_compare.launch.supervised_worker import signal_name
 from framework_compare.paths import cache_dir
 from framework_compare.protocol import PRECISIONS
 from framework_compare.records import Run
@@ -239,6 +239,6 @@ def _import_failure(python: Path, module: str) -> str:
     except OSError as error:
         return f"{python} does not start ({error.strerror})"
     if answer.returncode < 0:
-        return f"its process was killed by {signal.Signals(-answer.returncode).name}"
+        return f"its process was killed by {signal_name(-answer.returncode)}"
     lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
     return lines[-1] if answer.returncode else ""

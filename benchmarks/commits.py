@@ -21,7 +21,7 @@ from pathlib import Path
 from step_time import median_interval
 
 from framework_compare.environments import managed
-from framework_compare.launch.worker_environment import worker_environment
+from framework_compare.launch.staging import worker_environment
 from framework_compare.samplers import host
 
 HERE = Path(__file__).parent

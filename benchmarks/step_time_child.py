@@ -99,7 +99,7 @@ def make_language(job, config, trainer_class, role):
 
 def share_allocator(config, trainer_class):
     """What our trainer sets for the process."""
-    from framework_compare.worker.memory import keep_freed_memory
+    from framework_compare.worker.processes import keep_freed_memory
 
     if trainer_class.name in ("torch", "paddle", "keras-torch") and config.device == "cpu":
         keep_freed_memory()

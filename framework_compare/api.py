@@ -30,9 +30,7 @@ from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import names, opening, parity_backfill, schedules, strategies, study_toml
 from framework_compare.study.data_files import register_models
-from framework_compare.study.dispatch import check_cores, run_parts
-from framework_compare.study.executors import Executor
-from framework_compare.study.interrupts import terminate_as_interrupt
+from framework_compare.study.executors import Executor, check_cores, run_parts
 from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.parts import absorb as absorb_parts
@@ -41,7 +39,7 @@ from framework_compare.study.request import Request
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
 from framework_compare.study.run_options import RunOptions, as_planned, check_flag
 from framework_compare.study.strategies import Budget, Product, Strategy
-from framework_compare.study.study import Study
+from framework_compare.study.study import Study, terminate_as_interrupt
 from framework_compare.study.trust import check, note, programs
 
 if TYPE_CHECKING:

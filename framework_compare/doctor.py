@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from framework_compare.environments.interpreters import Unavailable
 from framework_compare.environments.managed import Environment
 from framework_compare.environments.support import lack
 from framework_compare.launch.jobs import ask_support
+from framework_compare.launch.supervised_worker import signal_name
 from framework_compare.paths import cache_dir
 from framework_compare.protocol import PRECISIONS
 from framework_compare.records import Run
@@ -66,7 +66,7 @@ class Interpreter(NamedTuple):
 class Machine:
     """What bears on speed here. `gpus` is None where NVML cannot be asked: no NVIDIA driver."""
 
-    cores: int  # that a run may use: see machine.available_cores
+    cores: int  # that a run may use: see host.available_cores
     ram_bytes: int
     cache: Path
     cache_free_bytes: int
@@ -115,7 +115,7 @@ def check(
     missing = gpu_builds.lack("", device) if external and not deep else None
     if missing:
         return dataclasses.replace(result, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
-    return ask_too(result, spec) if deep or (external and device != "cpu") else result
+    return _ask_too(result, spec) if deep or (external and device != "cpu") else result
 
 
 def _untested(spec: registry.Framework, device: str) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def _options(plan: venvs.Plan) -> str:
     return f" --device {plan.device}{index}"
 
 
-def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
+def _ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
     """The check of a usable framework after a worker imported it and its adapter reported what it does not support."""
     if one.python is None:
         return one
@@ -239,6 +239,6 @@ def _import_failure(python: Path, module: str) -> str:
     except OSError as error:
         return f"{python} does not start ({error.strerror})"
     if answer.returncode < 0:
-        return f"its process was killed by {signal.Signals(-answer.returncode).name}"
+        return f"its process was killed by {signal_name(-answer.returncode)}"
     lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
     return lines[-1] if answer.returncode else ""

@@ -5,11 +5,11 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.environments import peaks
+from framework_compare.environments.peaks import TIMEOUT_S, Peak
 from framework_compare.errors import UsageError
-from framework_compare.launch.node_lock import one_timing
+from framework_compare.launch.nodes import one_timing
 from framework_compare.plan.searches import is_search
 from framework_compare.results.timing_history import Range
-from framework_compare.samplers.peaks import TIMEOUT_S, Peak
 
 ONE = Range(4, 10, TIMEOUT_S)  # seconds of one peak
 

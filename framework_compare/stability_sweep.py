@@ -18,11 +18,11 @@ from framework_compare.protocol import Fields
 from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import schedules, strategies
-from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.request import Request
 from framework_compare.study.strategies import SEARCHES, Growth
+from framework_compare.study.study import terminate_as_interrupt
 
 if TYPE_CHECKING:
     import pandas as pd

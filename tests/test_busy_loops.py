@@ -17,7 +17,7 @@ from stored_study import selected
 
 from framework_compare import compare
 from framework_compare.cli.doctor import load_words
-from framework_compare.samplers import busy, disturbance
+from framework_compare.samplers import disturbance
 from framework_compare.samplers import recorder as recorder_module
 
 # A step takes a tenth of a second, so that an epoch of 13 images lasts long enough for a share of it to be known.
@@ -116,11 +116,11 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(steady, images, tmp_pa
     beside = loop(core if same_core else max(allowed))
     try:
         os.sched_setaffinity(0, {core} if same_core else allowed)
-        before = busy.watch()
+        before = disturbance.watch()
         beside.wake()
         compare(steady, "linear", dataset=images, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
         beside.sleep()
-        after = busy.watch()
+        after = disturbance.watch()
     finally:
         os.sched_setaffinity(0, allowed)
     more = []
@@ -137,7 +137,7 @@ def test_a_busy_loop_beside_a_cell_is_told_with_its_share(steady, images, tmp_pa
 @pytest.mark.alone
 def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_path):
     """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
-    before = busy.watch()
+    before = disturbance.watch()
     result = compare(steady, "linear", dataset=images, out=tmp_path / "s", **SETTINGS)
     samples = result.samples[(result.samples.phase == "epochs") & (result.samples.run_id == 1)].iloc[1:]
     columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
@@ -149,7 +149,7 @@ def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_p
         idle = ticks(os.cpu_count(), span_s / (len(samples) - 1)) * (1 - samples.machine_cpu_percent.mean() / 100)
         assert whole == pytest.approx(busy_percent, rel=0, abs=100 * (idle + ticks(os.cpu_count(), span_s)))
     assert result.frame.load_before[0] > 0
-    load = max((before, busy.watch()), key=lambda one: one.others + one.stolen)
+    load = max((before, disturbance.watch()), key=lambda one: one.others + one.stolen)
     if load.others + load.stolen > LEAST_QUIET:
         pytest.skip(f"whether a quiet machine marks nothing: this one is {load_words(load)}; run it when it is quiet")
     # A disturbed run is repeated once: what wakes up for a moment is not there twice.
@@ -160,12 +160,12 @@ def test_the_cell_itself_and_its_parent_are_no_disturbance(steady, images, tmp_p
 
 @pytest.mark.alone
 def test_doctor_finds_a_busy_loop_and_its_share(loop, monkeypatch):
-    monkeypatch.setattr(busy, "MOST_NAMED", 1000)
+    monkeypatch.setattr(disturbance, "MOST_NAMED", 1000)
     beside = loop()
     beside.wake()
     time.sleep(0.2)
     start_ns = time.monotonic_ns()
-    load = busy.watch(WATCHED_S)
+    load = disturbance.watch(WATCHED_S)
     end_ns = time.monotonic_ns()
     time.sleep(0.2)
     used = beside.share(start_ns, end_ns)

@@ -15,7 +15,7 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.report import side_by_side, table_notes
 from framework_compare.results import repeats
-from framework_compare.samplers import busy
+from framework_compare.samplers import disturbance
 from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
 from framework_compare.samplers.samplers import CpuClockSampler
 from framework_compare.store.study_file import Store
@@ -233,13 +233,13 @@ def test_a_senseless_option_is_refused(tiny, images, name, value):
 
 
 def test_doctor_says_who_is_busy():
-    named = (busy.BusyProcess(7, "cc1plus", 0.81), busy.BusyProcess(9, "x", 0.03))
-    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, other programs take 4 % of a core"
-    said = load_words(busy.Load(0.86, 0.2, 2, named))
+    named = (disturbance.BusyProcess(7, "cc1plus", 0.81), disturbance.BusyProcess(9, "x", 0.03))
+    assert load_words(disturbance.Load(0.04, 0.0, 2, named)) == "quiet, other programs take 4 % of a core"
+    said = load_words(disturbance.Load(0.86, 0.2, 2, named))
     assert said.startswith(
         "not quiet, other programs take 86 % of a core, the hypervisor 20 %: cc1plus (pid 7) 81 %, x"
     )
-    assert "by processes that are not visible from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
+    assert "by processes that are not visible from here" in load_words(disturbance.Load(0.86, 0.0, 2, ()))
 
 
 def test_rounds_of_several_runs_that_do_not_count_are_one_warning():

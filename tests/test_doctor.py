@@ -16,7 +16,7 @@ from framework_compare.cli import doctor as doctor_command
 from framework_compare.cli.root import app
 from framework_compare.environments import gpu_builds, installer, managed, venvs
 from framework_compare.registry import Framework
-from framework_compare.samplers import busy, host
+from framework_compare.samplers import disturbance, host
 
 ANY_PYTHON = ((3, 10), (3, 99))
 TRAINER = """
@@ -53,7 +53,7 @@ def install_by_hand(plan: venvs.Plan, **options: object) -> None:
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, own_cache) -> Path:
     monkeypatch.setattr(installer, "install", install_by_hand)
-    monkeypatch.setattr(busy, "watch", lambda *_: QUIET)
+    monkeypatch.setattr(disturbance, "watch", lambda *_: QUIET)
     return own_cache
 
 
@@ -212,7 +212,10 @@ def test_turbo_is_read_as_each_driver_tells_it(tmp_path):
 
 
 SCHEMA = json.loads(Path(doctor_command.__file__).with_name("doctor.schema.json").read_text())
-QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyProcess(7, "python", 0.93),))
+QUIET, BUSY = (
+    disturbance.Load(0.02, 0.0, 2, ()),
+    disturbance.Load(0.93, 0.0, 2, (disturbance.BusyProcess(7, "python", 0.93),)),
+)
 
 
 def test_the_verdict_is_one_line(cache):

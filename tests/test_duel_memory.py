@@ -13,7 +13,7 @@ from stored_study import selected
 
 from framework_compare import Comparison
 from framework_compare.launch import memory_limit
-from framework_compare.samplers import cgroup
+from framework_compare.samplers import host
 
 MIB = 1 << 20
 NO_ROOM = "memory cannot hold it together with its rivals"
@@ -28,10 +28,10 @@ GROWS = "def on_step(self):\n    if self.steps == 30:\n        self.held = np.on
 
 def parents():
     """Folders of memory groups in which this process may perhaps make one, with the name of their limit's file."""
-    for line in cgroup.read(cgroup.MEMBERSHIP).splitlines():
+    for line in host.text_of(host.MEMBERSHIP).splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
-            yield cgroup.MOUNT / "memory" / path.strip("/"), "memory.limit_in_bytes"
+            yield host.CGROUPS / "memory" / path.strip("/"), "memory.limit_in_bytes"
     for folder in memory_limit.writable_groups():
         yield folder, "memory.max"
 

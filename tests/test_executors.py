@@ -9,7 +9,7 @@ import pytest
 
 from framework_compare import Slurm, compare, paths, resume
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.launch import node_lock
+from framework_compare.launch import nodes
 from framework_compare.launch.statuses import Evidence, judge
 from framework_compare.paths import private_folder, runtime_dir
 from framework_compare.study import executors
@@ -81,14 +81,14 @@ def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
 def test_one_timing_at_a_time_on_a_node():
     """Of two processes one waits for the other, and says so; a process that is killed holds up nobody."""
     code = (
-        "import time; from framework_compare.launch.node_lock import one_timing\n"
+        "import time; from framework_compare.launch.nodes import one_timing\n"
         "with one_timing(print): print('in', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "in\n"
         lines = []
-        with node_lock.one_timing(lambda line: (lines.append(line), other.kill())):
+        with nodes.one_timing(lambda line: (lines.append(line), other.kill())):
             assert len(lines) == 1 and "another comparison is running" in lines[0]
     finally:
         other.kill()
@@ -98,23 +98,23 @@ def test_one_timing_at_a_time_on_a_node():
 def test_another_user_cannot_block_timings(monkeypatch):
     """Names that all users share hold up nobody; one of another user's timing is a warning."""
     taken = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    names = [f"framework_compare-{node_lock.node()}", f"framework-compare:12345:{node_lock.node()[:40]}:abcd"]
+    names = [f"framework_compare-{nodes.node()}", f"framework-compare:12345:{nodes.node()[:40]}:abcd"]
     lines = []
     for name, holder in zip(names, taken):
         holder.bind(f"\0{name}")
-    with node_lock.one_timing(lines.append):
-        assert lines == [node_lock.OTHERS]
+    with nodes.one_timing(lines.append):
+        assert lines == [nodes.OTHERS]
     taken[1].close()
-    with node_lock.one_timing(lines.append):
-        assert lines == [node_lock.OTHERS]
+    with nodes.one_timing(lines.append):
+        assert lines == [nodes.OTHERS]
     taken[0].close()
 
 
 def test_locks_are_in_folders_of_their_user_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
-    with node_lock.one_timing():
+    with nodes.one_timing():
         (lock,) = (tmp_path / "run").iterdir()
-        assert node_lock.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
+        assert nodes.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
     (tmp_path / "run").chmod(0o755)
     assert runtime_dir() != tmp_path / "run"
     monkeypatch.setattr(paths, "SHARED", private_folder(tmp_path / "planted"))
@@ -122,9 +122,9 @@ def test_locks_are_in_folders_of_their_user_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "planted-cache"))
     assert runtime_dir() == tmp_path / "planted" / paths.own_name()
     (tmp_path / "planted" / paths.own_name()).chmod(0o777)
-    with node_lock.one_timing():
+    with nodes.one_timing():
         (lock,) = (tmp_path / "planted-cache/framework_compare/runtime").iterdir()
-    assert node_lock.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
+    assert nodes.node() in lock.name and lock.parent.stat().st_mode & 0o777 == 0o700
     assert not [*(tmp_path / "planted" / paths.own_name()).iterdir()]
     (tmp_path / "planted-cache/framework_compare/runtime").chmod(0o777)
     with pytest.raises(UsageError, match="set XDG_RUNTIME_DIR to one$"):

@@ -18,7 +18,7 @@ from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments import managed as environments
 from framework_compare.environments.gpu_builds import BUILDS, Build, Gpu, lack, look, unfit
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.launch.worker_environment import worker_environment
+from framework_compare.launch.staging import worker_environment
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 

@@ -3,7 +3,7 @@
 from typing import List
 
 from framework_compare.protocol import Batch, DeviceTimes
-from framework_compare.worker.isolated_times import IsolatedTimes
+from framework_compare.worker.epochs import IsolatedTimes
 
 HANDED_OVER_NS, COPY_NS, STEP_NS, LONG = 5, 100, 1_000, 10**9
 

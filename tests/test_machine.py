@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from framework_compare.samplers import cgroup, host
+from framework_compare.samplers import host
 
 
 def test_the_description_agrees_with_psutil_and_is_json_that_names_nobody():
@@ -43,7 +43,7 @@ def test_available_cores(monkeypatch, affinity, logical, physical, quota, availa
     monkeypatch.setattr(host, "_affinity_cores", lambda: affinity)
     monkeypatch.setattr(host.os, "cpu_count", lambda: logical)
     monkeypatch.setattr(host.psutil, "cpu_count", lambda logical: physical)
-    monkeypatch.setattr(host.cgroup, "quota_cores", lambda: quota)
+    monkeypatch.setattr(host, "quota_cores", lambda: quota)
     assert host.available_cores() == available
 
 
@@ -70,7 +70,7 @@ A = {"a/memory.max": "1000", "a/memory.current": "700", "a/memory.stat": "active
 V1_A = {"limit_in_bytes": "1000", "usage_in_bytes": "1000", "stat": FILE_PAGES}
 # Membership, files of the mount, and what is read from them.
 GROUPS = {
-    cgroup.quota_cores: {
+    host.quota_cores: {
         "v2-root": ("0::/", {}, None),
         "v2-in-container": ("0::/", {"cpu.max": "150000 100000"}, 1.5),
         "v2-of-parent": ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4.0),
@@ -81,14 +81,14 @@ GROUPS = {
         "v1-inside": (V1, {f"cpu/{QUOTA}": "300000", f"cpu/{PERIOD}": "100000"}, 3.0),
         "v1-of-the-host": (V1, {f"cpu/docker/ab/{QUOTA}": "250000", f"cpu/docker/ab/{PERIOD}": "100000"}, 2.5),
     },
-    cgroup.memory_limit_bytes: {
+    host.memory_limit_bytes: {
         "v2": ("0::/a", {"a/memory.max": "1073741824"}, 1 << 30),
         "v2-no-limit": ("0::/a", {"a/memory.max": "max"}, None),
         "v2-of-the-parent": ("0::/a", {"a/memory.max": "max", "memory.max": "2147483648"}, 2 << 30),
         "v1": (V1, {"memory/memory.limit_in_bytes": "536870912"}, 512 << 20),
         "v1-no-limit": (V1, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
     },
-    cgroup.memory_left_bytes: {
+    host.memory_left_bytes: {
         "v2": ("0::/a/b\n", {**A, "a/b/memory.max": "max", "a/b/memory.current": "300"}, 400),
         "v1": ("4:memory:/a\n", {f"memory/a/memory.{name}": text for name, text in V1_A.items()}, 90),
         "none": ("0::/a\n", {"a/memory.max": "1000", "a/memory.current": "1200"}, 0),

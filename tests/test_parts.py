@@ -14,7 +14,7 @@ from stored_study import selected
 from framework_compare import api, compare, largest_batch, resume
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.launch import node_lock
+from framework_compare.launch import nodes
 from framework_compare.paths import own_name
 from framework_compare.records import Run
 from framework_compare.results.block_times import block_seconds
@@ -379,7 +379,7 @@ def test_parts_on_the_command_line_are_forecast_and_run(planned, capsys):
 
 def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
     folder, lines = planned(), Heard()
-    with node_lock.one_timing():
+    with nodes.one_timing():
         thread = threading.Thread(target=run_part, args=(folder, 1, lines))
         thread.start()
         time.sleep(0.5)

@@ -15,7 +15,7 @@ from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task, image_classification
 from framework_compare.results import workloads
-from framework_compare.worker.losses import LossSum
+from framework_compare.worker.epochs import LossSum
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 

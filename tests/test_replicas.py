@@ -17,8 +17,8 @@ from framework_compare.study import executors, parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
+from framework_compare.worker.epochs import LastStep
 from framework_compare.worker.refusal import refuse_undeclared
-from framework_compare.worker.sampling import LastStep
 
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
 CPUS = ("cpu", "cpu")

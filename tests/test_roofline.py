@@ -17,7 +17,7 @@ from stored_study import recorded
 from framework_compare import Comparison, adapters
 from framework_compare.cli import console
 from framework_compare.environments import managed, peaks
-from framework_compare.environments.peaks import Request
+from framework_compare.environments.peaks import Peak, Request
 from framework_compare.errors import UsageError
 from framework_compare.graph.optimizer import OPTIMIZERS
 from framework_compare.models import vgg16
@@ -27,9 +27,7 @@ from framework_compare.records import Cell, Epoch, Run
 from framework_compare.results import roofline
 from framework_compare.results.roofline import STATES
 from framework_compare.samplers import host
-from framework_compare.samplers import peaks as sampled
 from framework_compare.samplers.disturbance import TICK_NS, Cores
-from framework_compare.samplers.peaks import Peak
 
 SECOND = 1_000_000_000
 
@@ -192,23 +190,23 @@ def test_a_processor_without_fast_products_is_measured_by_smaller_ones(program, 
         library = of["of_torch"]("cpu", "bf16", 1)
     found = of["measure"](library._replace(copy=copy), "cpu")
     assert seen[-1] == (rows or of["MOST_ROWS"]["cpu"]) and found["flop_per_s"] == pytest.approx(speed)
-    assert now[0] < sampled.TIMEOUT_S
+    assert now[0] < peaks.TIMEOUT_S
 
 
 def test_a_peak_is_marked_with_what_others_took_meanwhile(own_cache, monkeypatch):
     counted = iter([(0, 0), (1_000_000_000, 450_000_000)])
-    monkeypatch.setattr(sampled, "_others", lambda: next(counted))
-    peak = sampled.measure(own_cache / "peak.json", ("echo", '{"flop_per_s": 7, "bytes_per_s": 8}'), 1)
+    monkeypatch.setattr(peaks, "_others", lambda: next(counted))
+    peak = peaks._measured(own_cache / "peak.json", ("echo", '{"flop_per_s": 7, "bytes_per_s": 8}'), 1)
     assert (peak.flop_per_s, peak.bytes_per_s, peak.others) == (7, 8, 0.45)
-    assert sampled.read(own_cache / "peak.json") == peak
+    assert peaks._read(own_cache / "peak.json") == peak
 
 
 def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
     """Of two cores for a second: 0.5 s idle, 0.8 s the measurement's, 0.1 s ours, 0.2 s of the rest the hypervisor's."""
     idle, stolen = (int(share * 1e9 / TICK_NS) for share in (0.5, 0.2))
-    counter = object.__new__(sampled.CoreCounter)
+    counter = object.__new__(peaks.CoreCounter)
     counter.count, counter.close = 2, lambda: None
-    monkeypatch.setattr(sampled, "CoreCounter", lambda: counter)
+    monkeypatch.setattr(peaks, "CoreCounter", lambda: counter)
     seen = []
     for t_ns, cores, child_s, own_ns in (
         (0, Cores(0, 0, 0, 0), 0.0, 0),
@@ -216,12 +214,12 @@ def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
     ):
         counter.read = lambda cores=cores: cores
         used = SimpleNamespace(ru_utime=child_s, ru_stime=0.0)
-        monkeypatch.setattr(sampled.resource, "getrusage", lambda _, used=used: used)
+        monkeypatch.setattr(peaks.resource, "getrusage", lambda _, used=used: used)
         monkeypatch.setattr(time, "monotonic_ns", lambda t_ns=t_ns: t_ns)
         monkeypatch.setattr(time, "process_time_ns", lambda own_ns=own_ns: own_ns)
-        seen.append(sampled._others())
+        seen.append(peaks._others())
     monkeypatch.undo()
-    assert sampled._share(*seen) == pytest.approx(2 - 0.5 - 0.8 - 0.1)
+    assert peaks._share(*seen) == pytest.approx(2 - 0.5 - 0.8 - 0.1)
 
 
 def test_other_precisions_are_measured_by_pytorch_s_environment(own_cache, monkeypatch, tmp_path):

@@ -13,8 +13,14 @@ from recorded_nvml import RecordedNvml
 
 from framework_compare.errors import UsageError
 from framework_compare.samplers.gpu_users import BY_DIFFERENCE, BY_PROCESS, IDLE_BYTES, GpuProcess, GpuUsers
-from framework_compare.samplers.nvml import GpuReading, NvmlSampler, describe_gpus, find_handle, gpu_indices
-from framework_compare.samplers.throttle import words
+from framework_compare.samplers.nvml import (
+    GpuReading,
+    NvmlSampler,
+    describe_gpus,
+    find_handle,
+    gpu_indices,
+    throttle_words,
+)
 
 OURS = SimpleNamespace(pid=100_000_002, usedGpuMemory=1 << 30)
 
@@ -45,7 +51,7 @@ def test_a_recorded_gpu_reads_in_our_units_and_says_how():
     with closing(NvmlSampler(0, nvml=nvml)) as gpu:
         assert gpu.read().throttle == 0x40
     reasons = {0: "none", 0x1: "idle", 0x44: "power cap, hardware thermal slowdown", 0x4000: "0x4000"}
-    assert {mask: words(mask) for mask in reasons} == reasons
+    assert {mask: throttle_words(mask) for mask in reasons} == reasons
 
 
 def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):

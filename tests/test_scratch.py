@@ -12,8 +12,8 @@ from processes import wait_for
 
 from framework_compare.launch import scratch as scratch_module
 from framework_compare.launch.scratch import remove_abandoned, scratch
+from framework_compare.launch.staging import worker_environment
 from framework_compare.launch.supervised_worker import SupervisedWorker
-from framework_compare.launch.worker_environment import worker_environment
 
 # What a framework leaves: files, a folder, a link to something that is not its own.
 LITTER = """

@@ -23,7 +23,7 @@ from framework_compare.protocol import (
     Replicas,
     TrainConfig,
 )
-from framework_compare.worker.memory import keep_freed_memory
+from framework_compare.worker.processes import keep_freed_memory
 
 
 class PaddleTrainer(Generates, common.TrainerDefaults):

@@ -18,7 +18,7 @@ from framework_compare.adapters.torch.pipeline import open_loader
 from framework_compare.adapters.torch.tasks import LOSSES, Updates, forget, make_optimizer, optimizer_name
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import Batch, DeviceTimes, ImageFiles, ProfileRow, Replicas, TrainConfig
-from framework_compare.worker.memory import keep_freed_memory
+from framework_compare.worker.processes import keep_freed_memory
 
 COMPILED = {"compiled": None, "max-autotune": "max-autotune"}  # the mode of torch.compile
 

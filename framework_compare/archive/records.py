@@ -103,8 +103,8 @@ def _insert(connection: sqlite3.Connection, name: str, columns: JSON) -> None:
         column: [as_json(value) for value in values] if column in _DOCUMENTS.get(name, ()) else values
         for column, values in columns.items()
     }
-    marks = ", ".join("?" * len(stored))
-    connection.executemany(f"INSERT INTO {name} ({', '.join(stored)}) VALUES ({marks})", zip(*stored.values()))
+    query = f"INSERT INTO {name} ({', '.join(stored)}) VALUES ({schema.marks(stored)})"
+    connection.executemany(query, zip(*stored.values()))
 
 
 def _check_sound(folder: Path) -> None:

@@ -19,7 +19,7 @@ from framework_compare.plan.competitors import find_frameworks
 from framework_compare.plan.planning import check_device
 from framework_compare.protocol import Fields
 from framework_compare.results.metrics import percent
-from framework_compare.samplers import busy
+from framework_compare.samplers import disturbance
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
 WIDTH = 26  # of the first column
@@ -48,7 +48,7 @@ def doctor(
     wanted = [device] if isinstance(device, str) else device or devices_here()
     names = None if frameworks is None else find_frameworks(frameworks)
     diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
-    load = busy.watch()
+    load = disturbance.watch()
     if json:
         print(json_files.dumps(document(diagnosis, load), indent=1, allow_nan=False))
     else:
@@ -62,7 +62,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
+def document(diagnosis: Diagnosis, load: disturbance.Load) -> Fields:
     """The same for programs, as `doctor.schema.json` beside this file describes it; what is not known is null."""
     here = diagnosis.machine
     return {
@@ -87,7 +87,7 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> Fields:
     }
 
 
-def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:
+def verdict(diagnosis: Diagnosis, load: disturbance.Load) -> str:
     """One line: how many frameworks are ready on each device, the GPU, whether the machine is quiet."""
     devices = dict.fromkeys(check.device for check in diagnosis.frameworks)
     parts = [_ready(device, [check for check in diagnosis.frameworks if check.device == device]) for device in devices]
@@ -103,7 +103,7 @@ def _ready(device: str, checks: list[FrameworkCheck]) -> str:
     return f"{sum(check.usable for check in checks)} of {len(checks)} frameworks ready on {device}{later}"
 
 
-def is_quiet(load: busy.Load) -> bool:
+def is_quiet(load: disturbance.Load) -> bool:
     """Return whether others take so little of the CPU that no epoch would be marked as disturbed."""
     return load.others + load.stolen <= THRESHOLD
 
@@ -123,7 +123,7 @@ def _print_check(check: FrameworkCheck) -> None:
             print(f"{'':{WIDTH}}  {label}: {text}")
 
 
-def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
+def _print_machine(diagnosis: Diagnosis, load: disturbance.Load) -> None:
     here = diagnosis.machine
     gpus = "no NVIDIA driver" if here.gpus is None else ", ".join(here.gpus) or "none"
     print(f"{'machine':{WIDTH}}  {here.cores} cores, {gigabytes(here.ram_bytes)} memory, GPUs: {gpus}")
@@ -153,7 +153,7 @@ def clock_notes(here: Machine) -> list[str]:
     return notes
 
 
-def load_words(load: busy.Load) -> str:
+def load_words(load: disturbance.Load) -> str:
     """Return whether the machine is quiet, and who is busy if not, shares of one core."""
     state = "quiet" if is_quiet(load) else "not quiet"
     hypervisor = f", the hypervisor {percent(load.stolen)}" if load.stolen > THRESHOLD / 2 else ""

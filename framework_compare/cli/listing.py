@@ -1,17 +1,21 @@
-"""`framework-compare list`: what there is to choose from, and the studies in the cache folder."""
+"""`framework-compare list` and `inspect`: what there is to choose from, studies in the cache folder, a model in detail."""
 
 from __future__ import annotations
 
 import json as json_files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from framework_compare import __version__, registry
+from framework_compare.cli import console
+from framework_compare.cli.options import LOSS, OF_DATA, takes
 from framework_compare.errors import FrameworkCompareError
-from framework_compare.plan.planning import build_graph
-from framework_compare.protocol import Fields, TrainConfig
+from framework_compare.plan import planning
+from framework_compare.plan.data_of_models import of_own
+from framework_compare.plan.settings import DEFAULTS
+from framework_compare.protocol import Fields
 from framework_compare.report.names import title
 from framework_compare.report.tables import clean
 
@@ -44,7 +48,7 @@ def document(latest: int = 0) -> Fields:
     named = [
         name for name, model in registry.image_models().items() if isinstance(model.build, str)
     ]  # not imported now
-    graphs = {name: build_graph(name, TrainConfig()) for name in named}
+    graphs = {name: planning.build_graph(name, DEFAULTS) for name in named}
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": __version__,
@@ -102,3 +106,51 @@ def _print_studies(folder: str, older: int, studies: list[Fields]) -> None:
         what = "; ".join(", ".join(map(title, some)) for some in (one["frameworks"], one["models"]))
         done = f"{one['ok']} of {one['cells']} cells ok"
         print(f"  {one['name']:21} {one['started_at']:16} {done:19} {clean(what)}")
+
+
+@takes("python", "index", *OF_DATA)
+def inspect(
+    python: dict[str, str],
+    index: dict[str, str],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, transformers:NAME:KEY=VALUE,..., "
+            "or a registered name."
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Argument(help="The data that the model is for: a file of arrays, a table, or a folder of text."),
+    ] = None,
+    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
+    num_classes: Annotated[int | None, typer.Option(help="Replace the head with one for this many classes.")] = None,
+    loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
+    **of_data: Any,
+) -> None:
+    """Show layers, parameters and MACs of a model, and which layers each framework lacks; nothing is trained."""
+    from framework_compare.importing import inspection
+
+    planning.check_setting("image_size", image_size)
+    if num_classes is not None:
+        planning.check_setting("num_classes", num_classes)
+    of_data.update(image_size=image_size, loss_function=loss_function)
+    own, names, imported = console.own_models(model, data, python, index, **of_data)
+    (name,) = planning.find_models(names)
+    if registry.of_arrays(name):
+        arrays = of_own(own, name) if own else None
+        if arrays is not None:
+            print("\n".join(arrays.remarks()))
+        graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)
+    else:
+        known: Fields = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
+        graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
+    print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
+    for one in imported:
+        if one.level is not None:
+            error = f"{one.level.error:.1e} ({one.level.where})"
+            print(f"largest relative difference from {one.level.judge} in float64: {error}")
+        print("\n".join(one.notes), end="\n" if one.notes else "")
+    for framework, ops in inspection.missing_ops(graph).items():
+        print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")
+    print("\n".join(registry.labels(registry.FRAMEWORKS)))

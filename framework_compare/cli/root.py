@@ -15,14 +15,12 @@ import typer
 from framework_compare import __version__
 from framework_compare.cli import (
     archive,
-    bisect,
     check,
     console,
     doctor,
     duel,
     environments,
     examples,
-    inspect,
     listing,
     report,
     studies,
@@ -45,7 +43,7 @@ from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.plan.ladders import LADDERS, Rung, rungs_of_text
 from framework_compare.protocol import Fields
 from framework_compare.registry import load_plugins
-from framework_compare.samplers import busy
+from framework_compare.samplers import disturbance
 
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
@@ -220,7 +218,7 @@ def quickstart(**request: Any) -> None:
     """
     from framework_compare.report import headlines
 
-    load = busy.watch()
+    load = disturbance.watch()
     if not doctor.is_quiet(load):
         print(f"This machine is {doctor.load_words(load)}. While it is, no winner is named.", file=sys.stderr)
     result = _run_and_show(kind="time", **QUICK, **request)
@@ -280,12 +278,12 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
         "list": listing.list_names,
-        "inspect": inspect.inspect,
+        "inspect": listing.inspect,
     },
     "Train and measure": {
         "run": run,
         "duel": duel.duel,
-        "bisect": bisect.bisect,
+        "bisect": duel.bisect,
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,

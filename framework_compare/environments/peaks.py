@@ -1,7 +1,18 @@
-"""What this machine can do, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment."""
+"""What this machine can do, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment.
 
+A process of its own prints it, and the load meanwhile is kept with it: a busy machine may give too low a peak. BLAS starts
+there with the threads of the cells that the peak stands beside.
+"""
+
+import contextlib
+import datetime
 import importlib
+import json
+import os
+import resource
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +24,23 @@ from framework_compare.errors import UsageError
 from framework_compare.json_types import JSON
 from framework_compare.paths import cache_dir, file_name
 from framework_compare.protocol import Document
-from framework_compare.samplers import host, peaks
-from framework_compare.samplers.peaks import Peak
+from framework_compare.samplers import host
+from framework_compare.samplers.disturbance import CoreCounter
 
 FRAMEWORK = "torch"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 SAME_MACHINE = ("cpu", "available_cores")
+POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+TIMEOUT_S = 120
+
+
+class Peak(NamedTuple):
+    """The fastest that a machine computes and copies, as measured."""
+
+    flop_per_s: float  # a multiplication and an addition are two
+    bytes_per_s: float  # read and written
+    others: float | None = None  # what others took of a core meanwhile; None where the system does not tell
+    measured_at: str = ""  # UTC
 
 
 class Request(NamedTuple):
@@ -33,7 +55,7 @@ class Request(NamedTuple):
 def known(request: Request) -> Peak | None:
     """The peak that was measured on this machine; None where none was, or for another machine's study."""
     try:
-        return peaks.read(_source(request)[0])
+        return _read(_source(request)[0])
     except UsageError:
         return None
 
@@ -44,7 +66,48 @@ def measure(request: Request) -> Peak | None:
     UsageError where it cannot be measured here: for another machine's study, or a device or precision without a way to.
     """
     path, command = _source(request)
-    return peaks.measure(path, command, request.threads)
+    return _measured(path, command, request.threads)
+
+
+def _read(path: Path) -> Peak | None:
+    """The peak in a file; None without one that says when it was measured."""
+    try:
+        peak = Peak(**json.loads(path.read_text(encoding="utf-8")))
+        return peak if min(peak[:2]) > 0 and peak.measured_at else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _measured(path: Path, command: Sequence[str], threads: int) -> Peak | None:
+    """Return the peak a command prints, with the load meanwhile, and keep it; None if it fails or takes too long."""
+    environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
+    before = _others()
+    try:
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M")
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", timeout=TIMEOUT_S)
+        found = json.loads(done.stdout)
+        peak = Peak(found["flop_per_s"], found["bytes_per_s"], _share(before, _others()), now)
+    except (OSError, ValueError, TypeError, KeyError, subprocess.TimeoutExpired):
+        return None
+    with contextlib.suppress(OSError):  # a peak that cannot be kept is measured again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(peak._asdict()), encoding="utf-8")
+    return peak
+
+
+def _others() -> tuple[int, int] | None:
+    """The time and the CPU time of all but this process and its children that have ended, in nanoseconds."""
+    try:
+        with contextlib.closing(CoreCounter()) as counter:
+            children = resource.getrusage(resource.RUSAGE_CHILDREN)
+            _, found = counter.counters(int(1e9 * (children.ru_utime + children.ru_stime)))
+            return found.t_ns, found.others_ns + found.stolen_ns
+    except (OSError, ValueError):
+        return None
+
+
+def _share(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
+    return max(0.0, (after[1] - before[1]) / (after[0] - before[0])) if before and after else None
 
 
 def _source(request: Request) -> tuple[Path, tuple[str, ...]]:

@@ -22,10 +22,10 @@ from framework_compare.launch.disturbances import warnings as disturbance_warnin
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.scratch import make_way, scratch
+from framework_compare.launch.staging import worker_environment
 from framework_compare.launch.statuses import Ending, Evidence, judge, log_tail, stuck_at
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Grant, Transcript
-from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Fields, Job
 from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares

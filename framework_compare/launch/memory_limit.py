@@ -14,7 +14,7 @@ from typing import Iterator, Optional
 import psutil
 
 from framework_compare.launch.statuses import Ending
-from framework_compare.samplers import cgroup
+from framework_compare.samplers import host
 from framework_compare.samplers.process import ProcessTreeSampler
 
 WATCH_S = 0.05
@@ -126,14 +126,14 @@ class ControlGroup(MemoryLimit):
             raise
 
     def kills(self) -> int:
-        for line in cgroup.read(self._folder / "memory.events").splitlines():
+        for line in host.text_of(self._folder / "memory.events").splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill":
                 return int(count)
         return 0
 
     def peak_bytes(self) -> Optional[int]:
-        text = cgroup.read(self._folder / "memory.peak")
+        text = host.text_of(self._folder / "memory.peak")
         return int(text) if text.isdecimal() else None
 
     def close(self) -> None:
@@ -148,9 +148,7 @@ class ControlGroup(MemoryLimit):
                 return
 
 
-def limit(
-    limit_bytes: Optional[int], *, mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBERSHIP
-) -> MemoryLimit:
+def limit(limit_bytes: Optional[int], *, mount: Path = host.CGROUPS, membership: Path = host.MEMBERSHIP) -> MemoryLimit:
     """Return what holds a worker to `limit_bytes` here; one that does nothing for None."""
     if limit_bytes is None:
         return MemoryLimit()
@@ -160,7 +158,7 @@ def limit(
     return Watchdog(limit_bytes)
 
 
-def writable_groups(mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBERSHIP) -> Iterator[Path]:
+def writable_groups(mount: Path = host.CGROUPS, membership: Path = host.MEMBERSHIP) -> Iterator[Path]:
     """Groups, this process's own first, in which it may make groups with a memory limit and move a worker there.
 
     A group that holds processes hands no controller down ("no internal processes"), so that it is as a rule the parent
@@ -168,15 +166,15 @@ def writable_groups(mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBER
     """
     if not (mount / "cgroup.controllers").exists():
         return  # version 1, or a mixture of both
-    for folder in cgroup.folders("memory", mount, membership):
-        controllers = cgroup.read(folder / "cgroup.subtree_control").split()
+    for folder in host.control_groups("memory", mount, membership):
+        controllers = host.text_of(folder / "cgroup.subtree_control").split()
         if "memory" in controllers and all(os.access(p, os.W_OK) for p in (folder, folder / "cgroup.procs")):
             yield folder
 
 
 def kernel_kills() -> int:
     """Processes that the kernel's out-of-memory killer has ended on this machine since it started; 0 where unknown."""
-    for line in cgroup.read(Path("/proc/vmstat")).splitlines():
+    for line in host.text_of(Path("/proc/vmstat")).splitlines():
         if line.startswith("oom_kill "):
             return int(line.split()[1])
     return 0
@@ -184,12 +182,12 @@ def kernel_kills() -> int:
 
 def machine_bytes() -> int:
     """Memory that this process may use at most: the machine's, or its container's."""
-    return min(int(psutil.virtual_memory().total), cgroup.memory_limit_bytes() or 1 << 62)
+    return min(int(psutil.virtual_memory().total), host.memory_limit_bytes() or 1 << 62)
 
 
 def free_bytes() -> int:
     """Memory that programs may still take: the machine's, or its container's, where that is less."""
-    left = cgroup.memory_left_bytes()
+    left = host.memory_left_bytes()
     available = int(psutil.virtual_memory().available)
     return available if left is None else min(available, left)
 

@@ -1,21 +1,73 @@
-"""The nodes of the Slurm job that this process is in, and what they need to train a cell together."""
+"""This node, on which one timing runs at a time, and those of its Slurm job, which may train a cell together."""
 
 import contextlib
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List
+
+from filelock import FileLock, Timeout
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import JSON
-from framework_compare.paths import cache_dir
+from framework_compare.paths import cache_dir, file_name, runtime_dir
 
 HOW = "add --on slurm, or call it in a job of as many nodes, on the first of them"
 FILES = ("images", "data", "weights", "tasks")  # fields of a job that name files
+WAIT_S = 0.2
+SOCKETS = Path("/proc/net/unix")
+WAITING = "another comparison is running on this node; waiting for its run to end"
+OTHERS = "another user is running a comparison on this node; both will be slower"
+
+
+def node() -> str:
+    """This node's own name: Slurm's, of which one host may have several, else the host's."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+@contextlib.contextmanager
+def one_timing(say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
+    """Wait until no other process of this user on this node is within, of any study; warn of those of other users.
+
+    The lock is in a folder that no other user can enter, so nobody else can hold it. The kernel releases it when the
+    process ends, however it does. A container with a runtime folder of its own does not see those outside.
+    """
+    lock = FileLock(runtime_dir() / f"framework-compare-{file_name(node())}.lock", mode=0o600)
+    try:
+        held = lock.acquire(timeout=0)
+    except Timeout:
+        say(WAITING)
+        held = lock.acquire(poll_interval=WAIT_S)
+    with held, _announced():
+        if _others_announced():
+            say(OTHERS)
+        yield
+
+
+@contextlib.contextmanager
+def _announced() -> Iterator[None]:
+    """A name that all users of this network namespace can read and nobody waits for; gone with this process."""
+    with socket.socket(socket.AF_UNIX) as name:
+        name.bind(f"\0framework-compare:{os.getuid()}:{_short_node()}:{os.urandom(4).hex()}")
+        yield
+
+
+def _others_announced() -> bool:
+    with contextlib.suppress(OSError):
+        users = re.findall(
+            rf" @framework-compare:(\d+):{re.escape(_short_node())}:", SOCKETS.read_text(errors="replace")
+        )
+        return bool(set(users) - {str(os.getuid())})
+    return False
+
+
+def _short_node() -> str:
+    return file_name(node())[:40]  # the name of a socket holds 107 characters
 
 
 def check(count: int) -> None:

@@ -1,4 +1,4 @@
-"""The worker's side of the source, copied by checksum to a folder of its own.
+"""What a worker gets: its side of the source, copied by checksum to a folder of its own, and its environment variables.
 
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
@@ -8,6 +8,7 @@ that of its back end where it has one, and what all share; of the importers like
 
 import hashlib
 import importlib.util
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -28,6 +29,19 @@ from framework_compare.worker.main import main
 if __name__ == '__main__':
     sys.exit(main(sys.argv[1:]))
 """
+
+# What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
+# PYTHONPATH there would change a figure without a trace.
+INHERITED = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LD_LIBRARY_PATH"),
+    # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
+    # where compiled kernels are kept, and how many
+    *("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE"),
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+)
+# How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
+TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
 
 
 def stage(framework: Framework) -> Path:
@@ -114,3 +128,12 @@ def _write(folder: Path, files: Dict[str, bytes]) -> None:
         half.rename(folder)
     except OSError:  # another process was faster, with the same content
         shutil.rmtree(half)
+
+
+def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
+    """The allow-listed part of this process's environment that a worker gets, and its own temporary folder."""
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(TRANSPORTS)}
+    kept["TMPDIR"] = str(temporary)
+    # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
+    kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept

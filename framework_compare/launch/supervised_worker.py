@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence
 import psutil
 
 from framework_compare.errors import FrameworkCompareError
-from framework_compare.launch import node_lock, nodes
+from framework_compare.launch import nodes
 from framework_compare.launch.supervisor import LOST
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -186,7 +186,7 @@ def _meeting(port: Optional[socket.socket], ranks: int, others: Sequence[str]) -
     """Return what the supervisor is told of ranks: how many, where they meet, which are here, the other nodes."""
     if port is None:
         return ""
-    host = nodes.address(node_lock.node()) if others else LOOPBACK
+    host = nodes.address(nodes.node()) if others else LOOPBACK
     return " ".join([f"{ranks * (1 + len(others))} {host}:{port.getsockname()[1]} 0 {ranks}", *others])
 
 

@@ -63,7 +63,7 @@ def plan(
     frameworks, models = find_frameworks(frameworks), find_models(models)
     places = [check_device(one) for one in on_several(listed("device", device), devices)]
     check_unique("device", ["cuda" if place == "cuda:0" else place for place in places])  # one GPU under two names
-    check_useful(models, settings if classes is None else {**settings, "classes": classes})
+    _check_useful(models, settings if classes is None else {**settings, "classes": classes})
     if limit is not None:
         check_count("limit", limit, 1, MOST_SAMPLES, ", or None for all samples")
     check_name("on_bad_image", on_bad_image, ON_BAD_IMAGE)
@@ -72,7 +72,7 @@ def plan(
     _check_cells(sum(map(len, configs.values())) * len(places) * len(frameworks))
     for model in models:
         check_of_sgd(settings, configs[model])
-        check_new_tokens(settings, configs[model])
+        _check_new_tokens(settings, configs[model])
     chosen = data_of_models.by_model(models, dataset)
     images = {"classes": classes, "limit": limit, "on_bad_image": on_bad_image, "make": make}
     read: Callable[..., Dataset] = functools.cache(
@@ -104,7 +104,7 @@ def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
     """UsageError for a cell of a plan whose settings were changed, where a plan of these settings would refuse them."""
     config, data = cell.config, of.datasets[cell.dataset]
     check_device(config.device)
-    check_useful([cell.model], changes)
+    _check_useful([cell.model], changes)
     _check_loss(data, [config])
     _check_patience(config)
     _check_cell(cell.model, data, config, changes)
@@ -123,13 +123,13 @@ def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) ->
             )
 
 
-def check_new_tokens(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
+def _check_new_tokens(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
     """UsageError where a number of new tokens is given and no cell generates any."""
     if "new_tokens" in given and not any(config.mode == "generation" for config in configs):
         raise UsageError(f"new_tokens is {given['new_tokens']!r}; only mode 'generation' uses it: leave it out")
 
 
-def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
+def _check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
     """UsageError for a setting that is given and that none of the models has a use for."""
     if not all(map(registry.of_arrays, models)):
         return
@@ -174,7 +174,7 @@ def _check_cell(
     if config.patience and data.task is None:
         raise UsageError(f"patience is {config.patience}; folders of images have no validation split to watch")
     _check_replicas(config, len(data))
-    check_growth(model, config)
+    _check_growth(model, config)
 
 
 def find_models(models: Names) -> list[str]:
@@ -236,7 +236,7 @@ def _check_replicas(config: TrainConfig, samples: int) -> None:
         )
 
 
-def check_growth(model: str, config: TrainConfig) -> None:
+def _check_growth(model: str, config: TrainConfig) -> None:
     """UsageError for growing batches where batches cannot grow."""
     if config.batch_growth == 1:
         return

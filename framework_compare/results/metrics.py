@@ -15,7 +15,7 @@ import numpy as np
 
 from framework_compare.results import energy
 from framework_compare.results.measured import SETTLING_NS, Measured, Pool, floats, present
-from framework_compare.samplers import throttle
+from framework_compare.samplers.nvml import SLOWING, throttle_words
 
 
 def _unless_empty(reduce: Callable[..., float]) -> Callable[[np.ndarray], float | None]:
@@ -52,7 +52,7 @@ def _p95_of_seconds(readings: tuple[np.ndarray, np.ndarray]) -> float | None:
 
 def _throttled(readings: tuple[np.ndarray, np.ndarray]) -> float | None:
     masks, weights = readings
-    return _ratio(weights[(masks.astype(np.int64) & throttle.SLOWING) != 0].sum(), weights.sum())
+    return _ratio(weights[(masks.astype(np.int64) & SLOWING) != 0].sum(), weights.sum())
 
 
 def _all_bits(masks: np.ndarray) -> float | None:
@@ -182,7 +182,7 @@ METRICS: dict[str, Metric] = {
     "gpu_sm_clock_mhz_mean": Metric("mean SM clock", "MHz", "", lambda p: _weighted(p.measured("gpu_sm_clock_mhz"))),
     "gpu_throttled_share": Metric("GPU throttled", "%", "lower", lambda p: _throttled(p.measured("gpu_throttle")), 100),
     "gpu_throttle_reasons": Metric(
-        "clocks limited by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
+        "clocks limited by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle_words
     ),
     "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: energy.joules_per_image(p.ok, "gpu")),
     "gpu_above_idle_j_per_image": Metric(

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from framework_compare import registry
+from framework_compare.environments.peaks import Peak
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.planning import build_graph
 from framework_compare.plan.searches import is_search
 from framework_compare.protocol import Document, TrainConfig
 from framework_compare.results.columns import Record, batch_sizes
-from framework_compare.samplers.peaks import Peak
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""What others took of the cores that a run may use, by exact counters of the kernel.
+"""What others take of the cores that a run may use, by exact counters of the kernel: during a run, or now, and who.
 
 Others are all programs but the worker's process tree and this process: what is left of the time that the cores were not
 idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
+import psutil
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -22,6 +23,10 @@ LEAST_NS = 1_000_000_000
 SLACK_NS = 100_000_000
 # Memory and heat change slowly, and reading them takes as long as reading the process tree.
 SLOW_EVERY_NS = 1_000_000_000
+# Of a look at the machine as it is now.
+WATCH_S = 1.0
+LEAST_SHARE = 0.02  # of a core, to be named
+MOST_NAMED = 5
 
 
 class Cores(NamedTuple):
@@ -190,3 +195,54 @@ def mean_share(shares: Sequence[Tuple[float, float]]) -> Optional[float]:
     """Return the mean of (share, seconds), weighted by time."""
     whole = sum(seconds for _, seconds in shares)
     return sum(share * seconds for share, seconds in shares) / whole if whole else None
+
+
+# By pid and start of every other process its name, which may change, and its CPU seconds.
+Spent = Dict[Tuple[int, float], Tuple[str, float]]
+
+
+class BusyProcess(NamedTuple):
+    pid: int
+    name: str
+    share: float  # of one core
+
+
+class Load(NamedTuple):
+    """What others take of the cores that a run may use: shares of one core."""
+
+    others: float
+    stolen: float  # by the hypervisor, for other machines
+    cores: int
+    busiest: Tuple[BusyProcess, ...]
+
+
+def watch(seconds: float = WATCH_S) -> Load:
+    """Return who is busy now, by looking on for so long. OSError or ValueError where /proc/stat cannot be read."""
+    with contextlib.closing(CoreCounter()) as cores:
+        spent = _spent_s()
+        _, before = cores.counters()
+        time.sleep(seconds)
+        _, after = cores.counters()
+        whole_ns, *gained_ns = (end - start for end, start in zip(after, before))
+        gained = _gained(spent, _spent_s(), whole_ns / 1e9)
+    others, stolen = (max(0.0, ns / whole_ns) for ns in gained_ns[:2])
+    return Load(others, stolen, cores.count, gained)
+
+
+def _spent_s() -> Spent:
+    spent = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error), process.oneshot():
+            if process.pid != os.getpid():
+                times = process.cpu_times()
+                spent[process.pid, process.create_time()] = (process.name(), times.user + times.system)
+    return spent
+
+
+def _gained(before: Spent, after: Spent, seconds: float) -> Tuple[BusyProcess, ...]:
+    shares = [
+        BusyProcess(key[0], name, (spent_s - before.get(key, ("", 0.0))[1]) / seconds)
+        for key, (name, spent_s) in after.items()
+    ]
+    busy = sorted((one for one in shares if one.share >= LEAST_SHARE), key=lambda one: -one.share)
+    return tuple(busy[:MOST_NAMED])

@@ -19,6 +19,20 @@ UTILIZATION_WINDOW = "1/6 s to 1 s, depending on the product (NVML's documentati
 GPU = "gpu"  # its name in the energy readings; of several, each has its number
 # NVML's number of a GPU, or the UUID of a MIG instance.
 Gpu = int | str
+# Why a GPU holds its clocks down, by bit: nvmlClocksEventReason* of nvml.h.
+THROTTLE_REASONS = {
+    0x1: "idle",
+    0x2: "clocks set by the user",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clock",
+}
+# Those that slow down work that is there: not idleness, and not what somebody asked for.
+SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 
 
 class GpuReading(NamedTuple):
@@ -30,7 +44,7 @@ class GpuReading(NamedTuple):
     process_memory_bytes: int | None = None  # of the worker's tree
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
-    throttle: int | None = None  # a mask of `throttle.REASONS`
+    throttle: int | None = None  # a mask of THROTTLE_REASONS
 
 
 class GpuMeter(NamedTuple):
@@ -150,6 +164,13 @@ class NvmlSampler:
         except self._nvml.NVMLError:
             pass
         return None
+
+
+def throttle_words(mask: int) -> str:
+    """ "power cap, hardware thermal slowdown" for 0x44; "none" for 0; bits that are not known by their value."""
+    known = [text for bit, text in THROTTLE_REASONS.items() if mask & bit]
+    rest = mask & ~sum(THROTTLE_REASONS)
+    return ", ".join(known + ([f"{rest:#x}"] if rest else [])) or "none"
 
 
 def gpu_indices(device: str) -> tuple[int, ...]:

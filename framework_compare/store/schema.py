@@ -201,22 +201,22 @@ def create(connection: sqlite3.Connection) -> None:
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make an open file ready for a writer: a whole study of the schema known here."""
-    check_version(connection, path)
-    quick_check(connection)
+    _check_version(connection, path)
+    _quick_check(connection)
     connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES}")  # one that is lost is filled again
-    for name in lacking_columns(connection):
+    for name in _lacking_columns(connection):
         connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {'INTEGER' if COLUMNS[name].whole else 'REAL'}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 
-def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
+def _quick_check(connection: sqlite3.Connection, table: str = "") -> None:
     """sqlite3.DatabaseError where SQLite's own check finds damage, in all of the file or in one table."""
     of = f"('{table}')" if table else "(1)"
     if connection.execute(f"PRAGMA quick_check{of}").fetchone()[0] != "ok":
         raise sqlite3.DatabaseError("quick_check found damage")
 
 
-def check_version(connection: sqlite3.Connection, path: Path) -> None:
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     """StudyError for a study of another schema, or what is not a study."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if not {"run", "cell"} <= tables(connection):
@@ -239,7 +239,7 @@ def tables(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
-def lacking_columns(connection: sqlite3.Connection) -> list[str]:
+def _lacking_columns(connection: sqlite3.Connection) -> list[str]:
     """Return the columns of SAMPLERS that the table of samples does not have: the study is older than they are."""
     known = {row[1] for row in connection.execute("PRAGMA table_info(sample)")}
     return [name for name in COLUMNS if name not in known] if known else []
@@ -256,15 +256,15 @@ def damage_sentences(folder: Path, damage: Mapping[str, tuple[int, str]]) -> lis
 
 def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
     """Return a connection to a study; checked: look for damage first. sqlite3.DatabaseError tells of any."""
-    connection = connect_for_reading(path)
+    connection = _connect_for_reading(path)
     try:
-        check_version(connection, path)
+        _check_version(connection, path)
         if checked:
             check_length(connection, path)
             large = path.stat().st_size > CHECKED_WHOLE_BYTES
             for table in sorted(tables(connection) - _BULK) if large else [""]:
-                quick_check(connection, table)
-        lacking = [f"NULL AS {name}" for name in lacking_columns(connection)]
+                _quick_check(connection, table)
+        lacking = [f"NULL AS {name}" for name in _lacking_columns(connection)]
         if lacking:  # a temporary view comes before the file's own table
             columns = ", ".join(("rowid", "*", *lacking))
             connection.execute(f"CREATE TEMP VIEW sample AS SELECT {columns} FROM main.sample")
@@ -274,7 +274,7 @@ def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
         raise
 
 
-def connect_for_reading(path: Path) -> sqlite3.Connection:
+def _connect_for_reading(path: Path) -> sqlite3.Connection:
     """A connection that reads, also where nothing can be written beside the file."""
     connection = connect(path, "ro")
     try:

@@ -1,4 +1,4 @@
-"""The data of a study on its disk: lists of images, arrays and imported models, and checksums of their contents."""
+"""The data of a study on its disk: lists of images, arrays, imported models, initial weights; checksums of their contents."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from framework_compare import registry
 from framework_compare.datasets.dataset import Dataset
 from framework_compare.datasets.source_files import file_checksum
 from framework_compare.errors import DataError, StudyError, UsageError
-from framework_compare.graph import Graph, Task, initial_pieces
+from framework_compare.graph import Graph, Task, initial_pieces, weights_size
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import file_name
 from framework_compare.protocol import Document
@@ -20,6 +20,7 @@ from framework_compare.store import schema
 from framework_compare.store.folder import IMAGES, MODELS, write_json
 from framework_compare.store.study_file import Store
 
+WEIGHTS = "weights"  # the folder of initial weights
 SUM_BYTES = 8
 MAX_SHOWN = 3
 
@@ -174,6 +175,25 @@ def written_of(cell: Cell) -> dict[str, str] | None:
     if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):
         return None
     return dict(model.written)
+
+
+def weights_path(folder: Path, graph: Graph, seed: int) -> Path:
+    """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""
+    name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{seed}.npy"
+    if graph.image_size == 0:  # shapes of others are not told by these
+        name = f"{graph.name}-{hashlib.sha256(repr(graph.to_dict()).encode()).hexdigest()[:16]}-{seed}.npy"
+    path = folder / WEIGHTS / name
+    if not path.exists():
+        half = path.with_suffix(".half")
+        with schema.study_errors(half):
+            path.parent.mkdir(exist_ok=True)
+            with open(half, "wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (weights_size(graph),)}
+                np.lib.format.write_array_header_1_0(file, header)
+                for piece in weight_pieces(graph, seed):
+                    file.write(piece.data)
+            half.rename(path)
+    return path
 
 
 def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Start of the parts of a study: by Slurm, or by another engine around `framework-compare part STUDY N`.
+"""A study run in parts, which an executor starts: Slurm, or another engine around `framework-compare part STUDY N`.
 
 An executor only starts `part STUDY N` somewhere alone, and knows which parts still wait or run. What came of one is in
 the study's folder; no engine is asked for that.
@@ -9,14 +9,22 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.errors import StudyError, UsageError, check_name
+from framework_compare import registry
+from framework_compare.environments import managed
+from framework_compare.errors import EnvironmentUnavailable, StudyError, UsageError, check_name
+from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import Document
+from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.folder import read_json, write_json
-from framework_compare.study.parts import PARTS, PartPlan, numbers
+from framework_compare.store.study_file import TO_RUN, Store
+from framework_compare.study.parts import MACHINE, PARTS, PartPlan, absorb, numbers, plan
+from framework_compare.study.progress import Watcher
+from framework_compare.study.run_options import RunOptions
 
 HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
 NAMES = (HERE, SLURM, ONLY_PARTS)
@@ -27,6 +35,8 @@ OURS = {"array", "chdir", "error", "nodes", "open_mode", "output", "parsable", "
 PART = (
     "import sys; sys.path[:] = filter(None, sys.path); from framework_compare.cli.entry import main; sys.exit(main())"
 )
+POLL_S = (1.0, 10.0)  # from the first to all later looks at the queue, which clusters ask not to be asked often
+LAG_S = 5.0  # a shared disk may show a part's folder later than the queue loses its job
 
 
 class Executor:
@@ -175,8 +185,101 @@ def _reason(text: str) -> str:
     return "; ".join(dict.fromkeys(messages)) or (lines[-1] if lines else "sbatch gave no reason")
 
 
-def log_of(folder: Path, part: int) -> Path | None:
+def _log_of(folder: Path, part: int) -> Path | None:
     """Return the log of the last job of a part; None where there is none."""
     jobs = [job for job, number in _jobs(folder).items() if number == part]
     path = folder / PARTS / SLURM / f"{jobs[-1] if jobs else part}.log"
     return path if path.exists() else None
+
+
+def check_cores(settings: Document) -> None:
+    """UsageError where a setting would be the cores of this host, which nodes need not have."""
+    lacking = [name for name, setting in SETTINGS.items() if setting.all_cores and settings.get(name) is None]
+    if lacking:
+        raise UsageError(
+            f"{' and '.join(lacking)} would default to the cores of this host, not of the nodes; give a number for each"
+        )
+
+
+def run_parts(
+    store: Store, options: RunOptions, executor: Executor, watcher: Watcher, retry: Sequence[str] = ()
+) -> None:
+    """Do all that is planned in a study, and again what ended with a status of `retry`, in parts.
+
+    A KeyboardInterrupt ends the executor's jobs, then is raised again; nodes keep what they have measured. UsageError
+    where the executor can start nothing from here.
+    """
+    executor.check()
+    refused = set(absorb(store, watcher.say))
+    live = executor.live(store.folder)
+    planned = plan(store, options, retry, live, watcher.say)
+    if planned:
+        plans = (PartPlan.read(store.folder, number) for number in planned)
+        _make_environments([cell for one in plans for cell in one.cells], options, watcher)
+        _keep_kind(store, live)
+    try:
+        executor.submit(store.folder, planned)
+        if not executor.waits:
+            watcher.say(_how_to_start(store.folder, planned))
+            return
+        lost = _wait(store, executor, {*planned, *live}, refused, watcher)
+    except KeyboardInterrupt:
+        executor.cancel(store.folder)
+        raise
+    for number in sorted(lost):
+        log = _log_of(store.folder, number)
+        watcher.say(
+            f"part {number} ended without a result{f', see {log}' if log else ''}; resume the study to start it again"
+        )
+
+
+def _wait(store: Store, executor: Executor, waiting: set[int], refused: set[int], watcher: Watcher) -> set[int]:
+    """Take over each part as it is done, until none is live; the numbers of those that left no result."""
+    began, total = time.monotonic(), len(waiting)
+    lost: set[int] = set()
+    gone_since: dict[int, float] = {}
+    while waiting:
+        refused = refused | absorb(store, watcher.say, refused).keys()
+        waiting -= store.parts() | refused
+        watcher.count("parts", total - len(waiting), total)
+        live, now = executor.live(store.folder), time.monotonic()
+        gone_since = {number: gone_since.get(number, now) for number in waiting - live}
+        lost |= {number for number, since in gone_since.items() if now - since > LAG_S}
+        waiting -= lost
+        if waiting:
+            time.sleep(min(POLL_S[1], POLL_S[0] + (now - began) / 60))
+    return lost
+
+
+def _make_environments(cells: Iterable[Cell], options: RunOptions, watcher: Watcher) -> None:
+    """Made here, as nodes often reach no package index; whether their GPUs can use them is asked there."""
+    for framework, device in dict.fromkeys((cell.framework, cell.device) for cell in cells):
+        spec = registry.framework(framework)
+        framework, python = spec.name, options.python.get(spec.name)
+        if managed.is_given(spec, python) or not spec.requirements_on(device):
+            continue
+        try:
+            index = options.index.get(framework)
+            managed.ensure(framework, device=device, index=index, report=watcher.say)
+        except EnvironmentUnavailable as error:
+            watcher.say(str(error))
+
+
+def _keep_kind(store: Store, live: set[int]) -> None:
+    """Nodes must be of the kind of machine that the study has figures of, if it has any."""
+    finished = any(status not in TO_RUN for statuses in store.outcomes().values() for status in statuses)
+    path = store.folder / PARTS / MACHINE
+    if not finished and not live:
+        path.unlink(missing_ok=True)  # of a node that nothing was measured on
+    elif finished and not path.exists():
+        write_json(path, store.machine())
+
+
+def _how_to_start(folder: Path, planned: Sequence[int]) -> str:
+    if not planned:
+        return "no part is left to start"
+    listed = ",".join(map(str, planned))
+    return (
+        f"{len(planned)} parts are planned; start each alone on a node: `framework-compare part {folder} N` "
+        f"for N of {listed}; then run `framework-compare absorb {folder}`"
+    )

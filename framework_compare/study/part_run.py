@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from framework_compare.errors import StudyError
-from framework_compare.launch import disturbances, node_lock, nodes
+from framework_compare.launch import disturbances, nodes
 from framework_compare.paths import own_name, private_folder
 from framework_compare.protocol import Document, Fields
 from framework_compare.samplers import host
@@ -55,8 +55,9 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
     check(folder, programs(plan.cells, options.python), trust)
     machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
     _check_kind(folder, plan, machine)
-    _remove_done(folder, plan)
     place = _place(plan)
+    for done in parts.done(folder):  # attempts on this node at parts that another node has finished since
+        shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{done}"), ignore_errors=True)
     strategy = strategies.of_settings(plan.settings, plan_path(folder, number))
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
         Study(store, options, watcher, strategy).run()
@@ -65,7 +66,7 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
 
 def _node(plan: PartPlan) -> str:
     """A name for this node that tells nothing of the host's own, which results do not hold."""
-    salted = f"{plan.study} {plan.settings.get('order_seed')} {node_lock.node()}"
+    salted = f"{plan.study} {plan.settings.get('order_seed')} {nodes.node()}"
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
 
 
@@ -88,13 +89,6 @@ def _place(plan: PartPlan) -> Path:
     """Return a place on the node's own disk that only this user can write; nodes that share it have their own."""
     base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     return private_folder(base / own_name()) / f"{plan.study}-{_node(plan)}-{plan.number}"
-
-
-def _remove_done(folder: Path, plan: PartPlan) -> None:
-    """Remove what attempts on this node left of parts that another node has finished since."""
-    place = _place(plan)
-    for number in parts.done(folder):
-        shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
 
 
 def _open(place: Path, folder: Path, plan: PartPlan, machine: Fields, say: Say) -> Store:

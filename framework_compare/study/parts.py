@@ -26,9 +26,9 @@ from framework_compare.store.absorption import Part
 from framework_compare.store.folder import FILE, IMAGES, read_json, write_json
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import schedules, strategies
-from framework_compare.study.anchors import with_anchor
 from framework_compare.study.resumption import other_kind, with_sources
 from framework_compare.study.run_options import RunOptions
+from framework_compare.study.strategies import with_anchor
 
 PARTS = "parts"
 PART_OF = "part_of"  # a setting of the small study of a part: whose part it is

@@ -54,7 +54,7 @@ def described(cell: Cell) -> str:
     return ", ".join([cell.label, *nodes, f"batch {cell.config.batch_size}", *unusual])
 
 
-def outcome_line(cell: Cell, run: Run) -> str:
+def _outcome_line(cell: Cell, run: Run) -> str:
     """The outcome of a run in one line."""
     if run.status != "ok":
         return f"{described(cell)}: {run.status}: {' '.join(run.reason.split())[:300]}"
@@ -78,7 +78,7 @@ def length(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def left_words(seconds: float, at_most: bool) -> str:
+def _left_words(seconds: float, at_most: bool) -> str:
     """Return what is left of a study: "about 12 min left"."""
     return f"{'at most' if at_most else 'about'} {length(seconds)} left"
 
@@ -106,13 +106,13 @@ class PlainWatcher(Watcher):
         self._total = total
 
     def left(self, seconds: float, at_most: bool = False) -> None:
-        self._left = left_words(seconds, at_most)
+        self._left = _left_words(seconds, at_most)
 
     def end(self, cell: Cell, run: Run) -> None:
         number = f"{self._begun.pop(0)}/{self._total}" if self._begun else ""
         place = ", ".join(filter(None, [number if self._total > 1 else "", self._left]))
         self._left = ""
-        self.say((f"[{place}] " if place else "") + outcome_line(cell, run))
+        self.say((f"[{place}] " if place else "") + _outcome_line(cell, run))
 
 
 class RichWatcher(Watcher):
@@ -176,10 +176,10 @@ class RichWatcher(Watcher):
 
     def left(self, seconds: float, at_most: bool = False) -> None:
         if "study" in self._tasks:
-            self._bars.update(self._tasks["study"], description=f"study, {left_words(seconds, at_most)}")
+            self._bars.update(self._tasks["study"], description=f"study, {_left_words(seconds, at_most)}")
 
     def end(self, cell: Cell, run: Run) -> None:
-        self.say(outcome_line(cell, run))
+        self.say(_outcome_line(cell, run))
         self._ended = True
         if "study" in self._tasks:  # it may have ended before any began
             self._bars.update(self._tasks["study"], advance=1)

@@ -42,7 +42,8 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     if changes is None:
         raise StudyError(f"{store.folder} contains {_KINDS[strategy.name]}; name another folder")
     planned = strategy.cells if isinstance(strategy, strategies.Growth) else [cell for _, cell in store.cells()]
-    changes += _different_settings(planned, cells)
+    before, now = _values(planned), _values(cells)
+    changes += _differences(before, now, [name for name in before if set(before[name]) != set(now[name])])
     if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
         changes.append(f"repeats: {store.repeats()} in the study, {repeats} now")
     changes += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
@@ -89,11 +90,6 @@ def _differences(before: Document, now: Document, names: Iterable[str]) -> list[
         for name in names
         if before.get(name) != now.get(name)
     ]
-
-
-def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[str]:
-    before, now = map(_values, (planned, asked))
-    return _differences(before, now, [name for name in before if set(before[name]) != set(now[name])])
 
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:

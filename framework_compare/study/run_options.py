@@ -109,13 +109,12 @@ def check_sample(sample: object, budget: object, rungs: object) -> float:
     """Seconds of each run that are measured, 0 without a sample; UsageError says what does not go with it."""
     if sample is None:
         return 0.0
-    if budget is not None or rungs is not None:
-        other = (
-            "a budget decides how much of an epoch is measured"
-            if budget is not None
-            else "gains need complete training"
-        )
-        raise UsageError(f"sample is {sample!r}, but {other}; name one of the two")
+    for other, why in (
+        (budget, "a budget decides how much of an epoch is measured"),
+        (rungs, "gains need complete training"),
+    ):
+        if other is not None:
+            raise UsageError(f"sample is {sample!r}, but {why}; name one of the two")
     return seconds("sample", sample)
 
 

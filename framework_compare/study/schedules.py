@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from framework_compare.plan import searches
 from framework_compare.plan.settings import COMPARED, DEFAULTS
-from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.protocol import replicas_of
 from framework_compare.records import Cell
 
 INTERLEAVED, SEQUENTIAL = "interleaved", "sequential"
@@ -124,14 +124,11 @@ def why_alone(cell: Cell) -> str | None:
         return "several devices train it"
     if cell.config.batch_growth != 1:
         return "its batches grow"
-    if cell.device != "cpu" and cell.config.pipeline != "memory" and reads_ahead(cell.config):
+    # while a worker waits every pipeline of a framework may read images, ours with loaders
+    reads_ahead = cell.config.pipeline == "native" or cell.config.loader_workers > 0
+    if cell.device != "cpu" and cell.config.pipeline != "memory" and reads_ahead:
         return "on a GPU its loaders cannot be stopped between turns"
     return None
-
-
-def reads_ahead(config: TrainConfig) -> bool:
-    """Return whether anything reads images while the worker waits: every pipeline of a framework may, ours with loaders."""
-    return config.pipeline == "native" or config.loader_workers > 0
 
 
 def shared(cell: Cell, across_models: bool = False) -> Hashable:

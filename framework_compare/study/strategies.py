@@ -1,4 +1,4 @@
-"""The choice of the cells that a study runs: all of a product, or each next one by the outcomes before it.
+"""The choice of the cells that a study runs: all of a product, or each next one by the outcomes before it; or one once more.
 
 A strategy is stored with its study, so that any study is resumed the same way.
 """
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Document, Fields, TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results.intervals import LEAST_RUNS, MIN_RUNS
-from framework_compare.study.schedules import shared
+from framework_compare.store.study_file import Store
+from framework_compare.study import schedules
+from framework_compare.study.run_options import RunOptions
+from framework_compare.study.schedules import Planned, shared
 
 SEARCHES = ("steps", "doubling")
 Outcomes = Mapping[Cell, Sequence[str]]  # statuses of its runs by cell
@@ -249,6 +252,25 @@ def of_settings(settings: Document, path: object) -> Strategy:
         return kinds[document["name"]].from_dict(document)
     except (AttributeError, KeyError, TypeError) as error:
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
+
+
+def with_anchor(
+    store: Store, group: list[Planned], options: RunOptions, strategy: Strategy, say: Callable[[str], None]
+) -> list[Planned]:
+    """Return runs of a block, beside the reference or the fastest of the rivals that ran before, if there are any.
+
+    It runs once more, so that they can take turns with it.
+    """
+    if options.schedule != schedules.INTERLEAVED or strategy.limits_decide:
+        return group
+    paces = store.paces(group[0][2])
+    anchor = schedules.anchor(group, paces, options.across_models, strategy.reference)
+    if anchor and (added := store.beside_anchor([run_id for run_id, *_ in group], anchor)):
+        labels = ", ".join(cell.label for _, cell, _ in group)
+        say(f"{anchor.label} runs once more, so that {labels} can take turns with it")
+        run_id, block = added
+        return [(run_id, anchor, block), *((one, cell, block) for one, cell, _ in group)]
+    return group
 
 
 def grows(settings: Document) -> bool:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import math
 import shutil
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from framework_compare import registry
-from framework_compare.graph import Graph, Task, weights_size
+from framework_compare.graph import Task
 from framework_compare.launch.duel import run_duel
 from framework_compare.launch.jobs import spec_of
 from framework_compare.launch.launcher import WorkerSpec, run_worker
-from framework_compare.launch.node_lock import one_timing
+from framework_compare.launch.nodes import one_timing
 from framework_compare.launch.rival import Member
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -31,25 +30,24 @@ from framework_compare.results import frames, precision, steadiness, verdicts
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.metrics import percent
 from framework_compare.results.runs import store_figures
-from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import schedules
-from framework_compare.study.anchors import with_anchor
 from framework_compare.study.data_files import (
+    WEIGHTS,
     arrays_path,
     check_arrays,
     images_path,
     task_of,
     warm_page_cache,
-    weight_pieces,
+    weights_path,
     written_of,
 )
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.run_options import RunOptions
 from framework_compare.study.schedules import Planned
-from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
+from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s, with_anchor
 
 NO_ROOM = "memory cannot hold it together with its rivals"
 CROWDED_OUT = "out of memory together with its rivals"
@@ -67,6 +65,7 @@ class Study:
         self.watcher = watcher
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
+        self._task_of = functools.partial(task_of, store)
         self._refused: dict[str, str] = {}
         self._wall_s: dict[Cell, list[float]] = {}
         self._peak_bytes: dict[Cell, int] = {}
@@ -154,7 +153,7 @@ class Study:
                     group = with_anchor(self.store, group, self.options, self.strategy, self.watcher.say)
                     group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
         finally:
-            shutil.rmtree(self.folder / "weights", ignore_errors=True)
+            shutil.rmtree(self.folder / WEIGHTS, ignore_errors=True)
 
     def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
         """Seconds until these cells have run, by those that have; under a budget what is left of that."""
@@ -300,7 +299,7 @@ class Study:
             graph=graph.to_dict(),
             images="" if of_arrays else str(images_path(self.folder, cell.dataset)),
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
-            weights=str(self._weights(graph, cell.config.seed)),
+            weights=str(weights_path(self.folder, graph, cell.config.seed)),
             profile=self.options.profile,
             written=written_of(cell),
             sample_s=self.strategy.sample_s,
@@ -321,30 +320,9 @@ class Study:
         made = []
         for candidate in searches.candidates(cell.model):
             graph = searches.graph_of(cell.model, candidate, task)
-            weights = str(self._weights(graph, cell.config.seed))
+            weights = str(weights_path(self.folder, graph, cell.config.seed))
             made.append({"graph": graph.to_dict(), "settings": dict(candidate.settings), "weights": weights})
         return tuple(made)
-
-    def _task_of(self, cell: Cell) -> Task | None:
-        return task_of(self.store, cell)
-
-    def _weights(self, graph: Graph, seed: int) -> Path:
-        """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""
-        name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{seed}.npy"
-        if graph.image_size == 0:  # shapes of others are not told by these
-            name = f"{graph.name}-{hashlib.sha256(repr(graph.to_dict()).encode()).hexdigest()[:16]}-{seed}.npy"
-        path = self.folder / "weights" / name
-        if not path.exists():
-            half = path.with_suffix(".half")
-            with schema.study_errors(half):
-                path.parent.mkdir(exist_ok=True)
-                with open(half, "wb") as file:
-                    header = {"descr": "<f4", "fortran_order": False, "shape": (weights_size(graph),)}
-                    np.lib.format.write_array_header_1_0(file, header)
-                    for piece in weight_pieces(graph, seed):
-                        file.write(piece.data)
-                half.rename(path)
-        return path
 
 
 def _run_folder(run_id: int, cell: Cell) -> Path:
@@ -378,3 +356,24 @@ def _trace_path(study: Path, run: Path) -> str | None:
     folder = run / "profile"
     names = (folder / "trace.json.gz", folder / "trace.json", folder)
     return next((str(path) for path in names if (study / path).exists()), None)
+
+
+@contextlib.contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM within, so that it, too, ends the worker and keeps what was measured.
+
+    A handler of the caller's own, or another thread, is left alone. Also a decorator.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -9,7 +9,7 @@ import math
 import time
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
+from typing import Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
@@ -18,17 +18,21 @@ from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Fields, ImageFiles, Job, Replicas, Trainer
-from framework_compare.worker import sampling
-from framework_compare.worker.isolated_times import IsolatedTimes
-from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
-from framework_compare.worker.memory import pss_bytes
+from framework_compare.worker.epochs import (
+    LEAST_STEPS,
+    EarlyStopping,
+    IsolatedTimes,
+    LastStep,
+    LossSum,
+    Outputs,
+    Validation,
+    pipeline_ns,
+)
 from framework_compare.worker.placement import make_trainer
+from framework_compare.worker.processes import pss_bytes
 from framework_compare.worker.refusal import refuse_undeclared, untested
 from framework_compare.worker.sources import Source, open_source, read_data
 from framework_compare.worker.turns import Stopped, Turns
-
-if TYPE_CHECKING:
-    from framework_compare.worker.validation import Validation
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
@@ -120,7 +124,6 @@ class Runner:
             source = open_source(self.trainer, self.data, self.config, self.replicas)
             if self.job.data is not None and self.config.mode == "train" and self._is_first_rank:
                 from framework_compare.batches.arrays import read_split
-                from framework_compare.worker.validation import Validation
 
                 self._validation = Validation(
                     self.trainer, read_split(self.job.data["path"], "validation"), self.config
@@ -274,7 +277,7 @@ class Runner:
                 told = mark
                 self.events.send("progress", epoch=number, steps=len(ends))
             if last_step:
-                enough = sampling.suffices(self.job.sample_s, mark - start, len(ends))
+                enough = 0 < 1e9 * self.job.sample_s <= mark - start and len(ends) >= LEAST_STEPS
                 cut = last_step.sample_ends(len(ends), enough, lag)
                 if cut:
                     break
@@ -295,16 +298,16 @@ class Runner:
         if cut and losses.samples < len(self.data):
             event["whole_images"] = len(self.data)
             if self.config.pipeline != "memory" and not self.job.turns:
-                event["pipeline_ns"] = sampling.pipeline_ns(batches, len(ends), (end - start) // 4)
+                event["pipeline_ns"] = pipeline_ns(batches, len(ends), (end - start) // 4)
         return event
 
-    def _last_step(self, number: int) -> Optional[sampling.LastStep]:
+    def _last_step(self, number: int) -> Optional[LastStep]:
         """Return what ends a sample of the first epoch by its length; in turns the parent does."""
         if number > 1 or not self.job.sample_s or self.job.turns:
             return None
         rank = self.replicas.rank or 0 if self.replicas else 0
         # other ranks than 0 work in a folder within the run's
-        return sampling.LastStep(Path.cwd().parent if rank else Path.cwd(), rank, self.ranks)
+        return LastStep(Path.cwd().parent if rank else Path.cwd(), rank, self.ranks)
 
     def _keep_steps(self, start: int, ends: "array[int]") -> None:
         """Append the step times of an epoch to the job's file; without room for them the run goes on."""

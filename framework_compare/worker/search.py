@@ -21,10 +21,9 @@ from framework_compare.events import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEAR
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Job, Replicas, Trainer
 from framework_compare.worker import runner
-from framework_compare.worker.losses import LossSum
+from framework_compare.worker.epochs import LossSum, Validation
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
-from framework_compare.worker.validation import Validation
 
 TRAINED = "training_loss"  # mean per sample of a candidate's last epoch
 Values = Dict[str, Optional[float]]

@@ -14,7 +14,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.trace_answer import Asked
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import staging
-from framework_compare.launch.worker_environment import worker_environment
+from framework_compare.launch.staging import worker_environment
 from framework_compare.protocol import Job, TrainConfig
 
 SERVER = """

@@ -20,7 +20,7 @@ from framework_compare.environments import managed
 from framework_compare.graph import initial_weights, weights_size
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import staging
-from framework_compare.launch.worker_environment import worker_environment
+from framework_compare.launch.staging import worker_environment
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 

@@ -28,10 +28,10 @@ from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title as named
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment
+from framework_compare.report.resource_tables import OWN, PSS, RSS
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import setting_value, setting_words, shared_settings, varies, warnings_of
 from framework_compare.report.tables import Table, clean
-from framework_compare.results import memory
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import METRICS, Metric
 from framework_compare.results.speed_verdicts import Verdict
@@ -196,8 +196,8 @@ def source_of(svg: str) -> Markup:
 def _metrics(subject: Subject) -> dict[str, Metric]:
     """The columns of the table of cells: those with figures, and one of memory alone; all in the data's unit."""
     known = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
-    on_gpu = memory.OWN in known and subject.cells["device"].map(registry.device_kind).ne("cpu").all()
-    others = {memory.PSS, memory.RSS} if on_gpu else {memory.RSS} if memory.PSS in known else set()
+    on_gpu = OWN in known and subject.cells["device"].map(registry.device_kind).ne("cpu").all()
+    others = {PSS, RSS} if on_gpu else {RSS} if PSS in known else set()
     shown = {name: METRICS[name] for name in known if name not in others}
     worded = subject.worded
     return {

@@ -20,8 +20,7 @@ from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import headlines, kinds, provenance, renderers
-from framework_compare.report.figures import files
-from framework_compare.report.figures.captions import caption
+from framework_compare.report.figures import files, marks
 from framework_compare.report.figures.catalogue import FIGURES, QUESTIONS, Figure
 from framework_compare.report.figures.files import Drawn, javascript, packed
 from framework_compare.report.figures.subject import Subject
@@ -177,7 +176,8 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str
         }
         if sum(len(part.narrow.svg) for part in parts.values()) > MAX_NARROW:
             parts = {title: part._replace(narrow=part.narrow._replace(svg="")) for title, part in parts.items()}
-        finding, how = map(subject.worded, (one.finding(subject), caption(one.caption, drawn[0].values())))
+        finding = subject.worded(one.finding(subject))
+        how = subject.worded(marks.caption(one.caption, [still.spec for still in drawn[0].values()]))
         views.update({subject.worded(view): (finding, how, parts)} if parts else {})
     return views
 

@@ -16,7 +16,7 @@ from framework_compare.parity.training.curves import Curves
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, ProfileRow, Quality, Run, Sample
-from framework_compare.report import kinds, parity_tables, side_by_side, stability_tables
+from framework_compare.report import kinds, parity_tables, resource_tables, side_by_side
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.marks import MEANINGS
 from framework_compare.report.table_notes import HANDING_OVER, HOW_TO_PROVE
@@ -158,7 +158,7 @@ def other_tables(comparison: Comparison) -> Dict[str, Table]:
         "parity": parity_tables.parity_table([verdict]),
         "curves": parity_tables.curves_table([losses]),
         "side by side": both,
-        "memory": stability_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
+        "memory": resource_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
     }
 
 

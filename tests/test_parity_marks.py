@@ -9,7 +9,7 @@ from table_study import csv_rows, rows
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, ProfileRow, Run, Sample
-from framework_compare.report import renderers, side_by_side, stability_tables
+from framework_compare.report import renderers, resource_tables, side_by_side
 from framework_compare.report.kinds import KINDS
 from framework_compare.report.table_notes import verdict_note
 from framework_compare.results.columns import row_of
@@ -129,7 +129,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     outcomes = [("torch", {"batch_size": size}, ok(1, 1.1, 1.2), UNKNOWN) for size in (1, 2)]
     outcomes.append(("mxnet", {"batch_size": 1}, ok(1, 1.1, 1.2), PROVED))
     sweep = Stability(study(tmp_path, outcomes))
-    for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None).parts:
+    for table in resource_tables.sweep_tables(sweep.frame, sweep.probes, sweep.varying, None).parts:
         assert "Parity unverified: PyTorch AlexNet." in table.remarks
     # one that fails is not said to be provable
     failed, unknown, proved, unchecked = (verdict_note(one) for one in (FAILED, UNKNOWN, PROVED, None))

@@ -1,17 +1,19 @@
-"""Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size."""
+"""Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size, and where that ends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from framework_compare import registry
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.registry import device_kind
 from framework_compare.report import table_notes
 from framework_compare.report.names import title
+from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
-from framework_compare.report.tables import Table, Value, estimate, number, with_interval
+from framework_compare.report.tables import Table, Value, clean, count, estimate, number, with_interval
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record, batch_sizes, grouped
 from framework_compare.results.metrics import METRICS
@@ -42,9 +44,13 @@ def peak_memory(cells: pd.DataFrame) -> tuple[pd.Series, str]:
     return cells[OWN].fillna(cells[WHOLE]).where(on_gpu, cells[host]), name
 
 
+def _on_gpu(sheet: Sheet) -> bool:
+    return device_kind(sheet.cells[0].device) != "cpu"
+
+
 def _resource_remarks(sheet: Sheet) -> Iterable[str]:
     cells = sheet.cells
-    if device_kind(cells[0].device) != "cpu":
+    if _on_gpu(sheet):
         yield table_notes.HANDING_OVER.format(device=cells[0].device)
         yield from table_notes.gpu_reading_notes(cells)
     if any(cell.pss_peak_bytes > 0 for cell in cells):
@@ -81,10 +87,6 @@ RESOURCES = TableSpec(
     tuple(name for column in _RESOURCES for name in column.metrics),
     remarks=_resource_remarks,
 )
-
-
-def _on_gpu(sheet: Sheet) -> bool:
-    return device_kind(sheet.cells[0].device) != "cpu"
 
 
 def _peaks(sheet: Sheet) -> tuple[Column, ...]:
@@ -142,6 +144,67 @@ SCALING = TableSpec(
     there=lambda cells: len({cell.batch_size for cell in cells}) > 1,
     absent="All cells of this study have the same batch size; run it with several.",
 )
+
+
+def sweep_tables(
+    frame: pd.DataFrame, probes: pd.DataFrame, varying: Sequence[str], limit_bytes: int | None
+) -> StudyTable:
+    """The tables of a sweep from its `frame` and `probes`; `varying` are the columns in which its cells differ."""
+    limit = []
+    if limit_bytes is not None:
+        limit.append(
+            f"The limit of {limit_bytes / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it "
+            "may exceed the limit."
+        )
+    verdicts = table_notes.cells_by(
+        probes.itertuples(), lambda cell: table_notes.unproved(cell.parity) if cell.status == "ok" else ""
+    )
+    parity = (f"Parity {verdict}: {', '.join(cells)}." for verdict, cells in verdicts.items())
+    remarks = (*limit, *parity, *registry.labels(probes["framework"]))
+    parts = largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)
+    return StudyTable("sweep", parts, (), lambda: probes)
+
+
+def largest_table(frame: pd.DataFrame, names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
+    """One row per swept cell: the largest batch size that works, the next one, and how that one ended."""
+
+    def ending(row: Record) -> Value | str:
+        status: object = row.next_failed_status
+        return Value(status, table_notes.shorten(clean(row.next_failed_reason))) if isinstance(status, str) else "-"
+
+    return tabulate(
+        "Largest batch size that works.",
+        [named(name, always=True) for name in names],
+        (
+            Column("works up to", lambda row: count(row.largest_ok, "none")),
+            Column("peak GiB", _gib("largest_ok_peak_rss_bytes")),
+            Column("first that fails", lambda row: count(row.next_failed, "none tried")),
+            Column("ends", ending),
+            Column("peak GiB", _gib("next_failed_peak_rss_bytes")),
+        ),
+        frame.itertuples(),
+        remarks=tuple(remarks),
+    )
+
+
+def memory_table(probes: pd.DataFrame, names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
+    """Peak RSS of the worker's process tree in GiB at each batch size tried."""
+
+    def peak(cell: Record) -> str | Value:
+        return _gib("peak_rss_bytes")(cell) if cell.status == "ok" else table_notes.status_value(cell)
+
+    return tabulate(
+        "Peak RSS in GiB.",
+        [named(name, always=True) for name in names],
+        [Column(str(size), peak, "batch size", size) for size in sorted(set(probes["batch_size"]))],
+        probes.itertuples(),
+        spread=lambda cell: cell.batch_size,
+        remarks=tuple(remarks),
+    )
+
+
+def _gib(name: str) -> Callable[[Record], str]:
+    return lambda row: METRICS["peak_rss_bytes"].show(getattr(row, name))
 
 
 def _energy_remarks(sheet: Sheet) -> Iterable[str]:

@@ -156,9 +156,8 @@ def sweep_tables(
             f"The limit of {limit_bytes / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it "
             "may exceed the limit."
         )
-    verdicts = table_notes.cells_by(
-        probes.itertuples(), lambda cell: table_notes.unproved(cell.parity) if cell.status == "ok" else ""
-    )
+    worked = (cell for cell in probes.itertuples() if cell.status == "ok")
+    verdicts = table_notes.cells_by(worked, lambda cell: table_notes.unproved(cell.parity))
     parity = (f"Parity {verdict}: {', '.join(cells)}." for verdict, cells in verdicts.items())
     remarks = (*limit, *parity, *registry.labels(probes["framework"]))
     parts = largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)

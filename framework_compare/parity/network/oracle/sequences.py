@@ -7,6 +7,7 @@ import numpy as np
 from framework_compare.graph import Node
 from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.parity.network.oracle.elementwise import logistic
+from framework_compare.parity.network.oracle.moves import looked_up
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, rows, summed_to
 
 
@@ -64,14 +65,8 @@ def _merged(x: Array) -> Array:
 
 def relative_bias(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Liu et al. 2021: a row of the table for each distance of two places."""
-    table, index = weights["weight"], relative_index(node.attrs["window"])
-
-    def backward(dy: Array) -> Gradients:
-        gradient = np.zeros_like(table)
-        np.add.at(gradient, index, dy[0].transpose(1, 2, 0))
-        return (), {"weight": gradient}
-
-    return table[index].transpose(2, 0, 1)[None], backward
+    y, back = looked_up(weights["weight"], relative_index(node.attrs["window"]))
+    return y.transpose(2, 0, 1)[None], lambda dy: ((), {"weight": back(dy[0].transpose(1, 2, 0))})
 
 
 def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

@@ -29,7 +29,7 @@ from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
-from framework_compare.graph.trace_answer import Asked
+from framework_compare.graph.imported_model import Asked
 from framework_compare.importing import import_level
 from framework_compare.importing.sources import Source
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand

@@ -25,7 +25,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import Models, Names, Plan
 from framework_compare.protocol import Fields
-from framework_compare.results.verdicts import MODES
+from framework_compare.results.parity import VERDICT_MODES
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import names, opening, parity_backfill, schedules, strategies, study_toml
@@ -271,7 +271,7 @@ def resume(
     """
     watcher, statuses = watcher or default_watcher(), check_retry(retry)
     folder = _registered(study)
-    given, mode = check_limits(**limits), None if verify is None else check_name("verify", verify, MODES)
+    given, mode = check_limits(**limits), None if verify is None else check_name("verify", verify, VERDICT_MODES)
     with Store.open(folder, readonly=False) as store:
         absorb_parts(store, watcher.say)
         if executor is None:

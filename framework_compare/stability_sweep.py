@@ -96,10 +96,10 @@ class Stability:
 
     def table(self, style: str = "terminal", *, width: int | None = None, bold: bool | None = None) -> str:
         """Return the sweep as text: the largest batch size that works, then the memory at each batch size."""
-        from framework_compare.report import stability_tables
+        from framework_compare.report.resource_tables import sweep_tables
 
         limits = self.comparison.settings.get("limits") or {}
-        tables = stability_tables.both(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
+        tables = sweep_tables(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
         return tables.text(style, width=width, bold=bold)
 
     def __str__(self) -> str:

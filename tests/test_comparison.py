@@ -12,7 +12,7 @@ from stored_study import epochs, recorded
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Phase, Run, Sample
-from framework_compare.results import reading_sources
+from framework_compare.results import columns
 from framework_compare.results.frames import CELL_COLUMNS, WORST_FIRST
 from framework_compare.results.metrics import METRICS
 from framework_compare.store.study_file import Store
@@ -156,5 +156,5 @@ def test_a_cell_says_how_its_gpu_and_its_host_were_read(tmp_path):
 @pytest.mark.parametrize("told", [None, True, "0.2", [], float("inf")], ids=str)
 def test_a_period_that_is_no_number_of_seconds_is_none(told):
     row = {"gauges": {"gpu": {"utilization_period_s": told, "utilization_window": 7}, "host_energy": "?"}}
-    found = reading_sources.of_cell([row], dict.fromkeys(METRICS))
-    assert set(found) == set(reading_sources.COLUMNS) and set(found.values()) == {None}
+    found = columns.reported([row], dict.fromkeys(METRICS))
+    assert set(found) == set(columns.REPORTED) and set(found.values()) == {None}

@@ -1,7 +1,5 @@
 """The sentences of figures answer the questions that they stand under, and contradict no table."""
 
-from types import SimpleNamespace
-
 import altair as alt
 import pandas as pd
 import pytest
@@ -9,7 +7,7 @@ from bounds import digits
 from drawn_study import study
 
 from framework_compare.protocol import TrainConfig
-from framework_compare.report.figures import captions, files, learning, marks
+from framework_compare.report.figures import files, learning, marks
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.kinds import with_remarks
@@ -55,14 +53,14 @@ def test_phases_leave_out_waits_for_turns(tmp_path):
 
 def test_captions_explain_only_what_is_drawn_by_its_values():
     def said(low, high, **more):
-        part = files.Drawn({"datasets": {"": [{"t": 1, "y0": 2, "y0l": low, "y0h": high, **more}]}}, "", 0, 0)
-        return captions.caption("A figure.", [part])
+        spec = {"datasets": {"": [{"t": 1, "y0": 2, "y0l": low, "y0h": high, **more}]}}
+        return marks.caption("A figure.", [spec])
 
     assert "band" in said(1, 3) and "band" not in said(2, 2)
     assert "waiting for turns" in said(2, 2, waits=1) and "waiting" not in said(2, 2, waits=0)
 
     def legend(row):
-        return captions.caption("", [SimpleNamespace(spec={"datasets": {"rows": [row]}})]).strip()
+        return marks.caption("", [{"datasets": {"rows": [row]}}]).strip()
 
     assert legend({"name": "cudaStreamSynchronize"}).startswith("Waiting calls") and legend({"name": "gemm"}) == ""
     assert legend({"label": "1.10x, 1.25x so far"}).startswith("So far") and legend({"label": "1.10x"}) == ""

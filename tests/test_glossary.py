@@ -16,9 +16,9 @@ from framework_compare.parity.training.curves import Curves
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, ProfileRow, Quality, Run, Sample
-from framework_compare.report import kinds, parity_tables, side_by_side, stability_tables
-from framework_compare.report.figures.captions import MARKS
+from framework_compare.report import kinds, parity_tables, resource_tables, side_by_side
 from framework_compare.report.figures.catalogue import FIGURES
+from framework_compare.report.figures.marks import MEANINGS
 from framework_compare.report.table_notes import HANDING_OVER, HOW_TO_PROVE
 from framework_compare.report.table_spec import NO_CELLS
 from framework_compare.report.tables import Table
@@ -158,7 +158,7 @@ def other_tables(comparison: Comparison) -> Dict[str, Table]:
         "parity": parity_tables.parity_table([verdict]),
         "curves": parity_tables.curves_table([losses]),
         "side by side": both,
-        "memory": stability_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
+        "memory": resource_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
     }
 
 
@@ -178,7 +178,7 @@ def test_tables_labels_and_remarks_use_plain_words(comparison):
 def test_figures_use_plain_words(name):
     figure = FIGURES[name]
     texts = figure.title, figure.question, figure.absent, *(view.caption for view in figure.views.values())
-    for text in (*texts, *(words for words, _ in MARKS)):
+    for text in (*texts, *(words for words, _ in MEANINGS)):
         assert discouraged(text) == awkward(text) == []
 
 

@@ -9,10 +9,11 @@ from table_study import csv_rows, rows
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, ProfileRow, Run, Sample
-from framework_compare.report import renderers, side_by_side, stability_tables
+from framework_compare.report import renderers, resource_tables, side_by_side
 from framework_compare.report.kinds import KINDS
 from framework_compare.report.table_notes import verdict_note
-from framework_compare.results import verdicts
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import VERDICT_FILE, verdict_key
 from framework_compare.stability_sweep import Stability
 
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
@@ -32,8 +33,8 @@ def study(folder, outcomes):
     """`outcomes` are (framework, settings, Run, parity), all of AlexNet, and two runs of each."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _, _ in outcomes]
     recorded(folder, cells, [run for _, _, run, _ in 2 * outcomes], 2)
-    stored = {verdicts.key(verdicts.row_of(cell)): parity_row(one[3]) for cell, one in zip(cells, outcomes)}
-    (folder / verdicts.FILE).write_text(json.dumps(stored))
+    stored = {verdict_key(row_of(cell)): parity_row(one[3]) for cell, one in zip(cells, outcomes)}
+    (folder / VERDICT_FILE).write_text(json.dumps(stored))
     return Comparison.load(folder)
 
 
@@ -128,7 +129,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     outcomes = [("torch", {"batch_size": size}, ok(1, 1.1, 1.2), UNKNOWN) for size in (1, 2)]
     outcomes.append(("mxnet", {"batch_size": 1}, ok(1, 1.1, 1.2), PROVED))
     sweep = Stability(study(tmp_path, outcomes))
-    for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None).parts:
+    for table in resource_tables.sweep_tables(sweep.frame, sweep.probes, sweep.varying, None).parts:
         assert "Parity unverified: PyTorch AlexNet." in table.remarks
     # one that fails is not said to be provable
     failed, unknown, proved, unchecked = (verdict_note(one) for one in (FAILED, UNKNOWN, PROVED, None))
@@ -166,7 +167,7 @@ DAMAGE = {
 def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path):
     cell = Cell("torch", "alexnet", "small", "cpu", TrainConfig())
     recorded(tmp_path, [cell], [ok(1, 1.1, 1.2)], settings={"verify": "warn"})
-    whole, path = json.dumps({verdicts.key(verdicts.row_of(cell)): parity_row("0-5")}), tmp_path / verdicts.FILE
+    whole, path = json.dumps({verdict_key(row_of(cell)): parity_row("0-5")}), tmp_path / VERDICT_FILE
     for name, damage in DAMAGE.items():
         path.write_text(whole)
         assert Comparison.load(tmp_path).frame.parity[0] == "0-5"

@@ -15,7 +15,7 @@ from framework_compare.api import verify_study
 from framework_compare.errors import StudyError
 from framework_compare.parity import cache
 from framework_compare.records import Run
-from framework_compare.results import verdicts
+from framework_compare.results.parity import VERDICT_COLUMNS
 from framework_compare.store.study_file import Store
 
 
@@ -173,7 +173,7 @@ def test_a_study_gets_its_verdicts_without_being_run_again(trained):
     assert shown.stderr.count("levels 0 to 3 and 5") == 2
     after = Comparison.load(before.folder)
     assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in str(after.table())
-    assert after.frame.drop(columns=list(verdicts.COLUMNS)).equals(before.frame.drop(columns=list(verdicts.COLUMNS)))
+    assert after.frame.drop(columns=list(VERDICT_COLUMNS)).equals(before.frame.drop(columns=list(VERDICT_COLUMNS)))
     again = run("verify", before.folder).stderr
     assert "levels" not in again and "no cell was checked" in again
 

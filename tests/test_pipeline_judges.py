@@ -16,8 +16,7 @@ from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline import draws, pipelines, ramps
 from framework_compare.parity.verify import ParityChecker
 from framework_compare.protocol import TrainConfig
-from framework_compare.results import verdicts
-from framework_compare.results.parity import PASSED, PROVED, Level, Parity
+from framework_compare.results.parity import PASSED, PROVED, Level, Parity, verdict_key
 
 COUNT = pipelines.RAMPS * pipelines.EPOCHS
 HONEST_SEEDS = [10, pytest.param(100, marks=pytest.mark.nightly)]
@@ -269,7 +268,7 @@ def test_a_verdict_on_one_number_of_loader_workers_is_none_on_another():
     assert len(set(keys)) == 3 and other_batch == keys[2]
     row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
     for changed in ({"pipeline": "shared"}, {"loader_workers": 2}):
-        assert verdicts.key(row) != verdicts.key({**row, **changed}), "nor does a study mix them"
+        assert verdict_key(row) != verdict_key({**row, **changed}), "nor does a study mix them"
 
 
 @pytest.fixture

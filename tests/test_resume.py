@@ -13,7 +13,8 @@ from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.results import verdicts
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import verdict_key
 from framework_compare.store.study_file import Store
 from framework_compare.study.resumption import check_retry, check_same_machine
 
@@ -132,7 +133,7 @@ def refusing(monkeypatch):
     def record(folder, cells, ready, mode, say, task_of):
         modes.append(mode)
         refused = cells if mode == "require" else ()
-        return {verdicts.key(verdicts.row_of(cell)): "parity is required" for cell in refused}
+        return {verdict_key(row_of(cell)): "parity is required" for cell in refused}
 
     monkeypatch.setattr(in_study, "record", record)
     return modes

@@ -17,7 +17,8 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.registry import MODELS
 from framework_compare.report import table_notes
-from framework_compare.results import columns, verdicts
+from framework_compare.results import columns
+from framework_compare.results.parity import verdict_key
 from framework_compare.study.progress import described
 from framework_compare.study.request import FIELDS, CompareOptions
 
@@ -67,9 +68,9 @@ KEY = "torch|vgg16|cuda:1|1|train|default|fp32|recommended|public|equal|shared|2
 
 def test_keys_of_stored_verdicts_and_columns_of_the_cell_frame_stay_as_they_are():
     """Studies have these texts in parity.json."""
-    row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
-    assert verdicts.key(row) == KEY
-    assert verdicts.key({**row, "internals": "private"}) == KEY.replace("public", "private")
+    row = columns.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
+    assert verdict_key(row) == KEY
+    assert verdict_key({**row, "internals": "private"}) == KEY.replace("public", "private")
     names = "device nodes mode batch_size execution pipeline precision tuning threads loader_workers"
     assert columns.SETTINGS == tuple(names.split())
     assert columns.OTHER_SETTINGS == (

@@ -11,7 +11,7 @@ from framework_compare import largest_batch
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.report import stability_tables
+from framework_compare.report import resource_tables
 from framework_compare.stability_sweep import Stability
 from framework_compare.store.study_file import Store
 from framework_compare.study.progress import PlainWatcher
@@ -121,7 +121,7 @@ def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, images, m
     result = sweep("fine", batch_sizes=[4, 8], dataset=[images, many], pipeline=["native", "shared"])
     assert list(result.frame.largest_ok) == [8] * 4 and list(result.frame.probes) == [2] * 4
     for name, frame in {"largest": result.frame, "memory": result.probes}.items():
-        table = getattr(stability_tables, f"{name}_table")(frame, result.varying)
+        table = getattr(resource_tables, f"{name}_table")(frame, result.varying)
         assert table.headings == ("framework", "model", "dataset", "pipeline")
         assert len({row.names for row in table.rows}) == len(table.rows) == 4
 
@@ -131,7 +131,7 @@ def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
     growth = {"name": "growth", "batch_sizes": [1], "search": "steps", "first_cells": []}
     Store.create(tmp_path / "study", settings={"strategy": growth}, machine={}, cells=cells, repeats=1).close()
     sweep = Stability.load(tmp_path / "study")
-    table = stability_tables.memory_table(sweep.probes, sweep.varying)
+    table = resource_tables.memory_table(sweep.probes, sweep.varying)
     assert [row.names for row in table.rows] == [("PyTorch", "AlexNet", "cpu"), ("PyTorch", "AlexNet", "cuda")]
 
 

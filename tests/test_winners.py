@@ -15,8 +15,8 @@ from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title
-from framework_compare.results import verdicts
-from framework_compare.results.parity import Level, Parity
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import VERDICT_FILE, Level, Parity, verdict_key
 
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
 FAST, SLOW, SLOWEST = (1, 1.01, 1.02), (2, 2.01, 2.02), (4, 4.01, 4.02)
@@ -42,9 +42,9 @@ def raced(folder, entries, verdict_of=parity_row):
         seconds, _ = entries[cell.framework]
         return ok(seconds[repeat - 1]) if seconds else CRASHED
 
-    known = {verdicts.key(verdicts.row_of(cell)): verdict_of(entries[cell.framework][1]) for cell in cells}
+    known = {verdict_key(row_of(cell)): verdict_of(entries[cell.framework][1]) for cell in cells}
     recorded(folder, cells, run_of, 3)
-    (folder / verdicts.FILE).write_text(json.dumps(known))
+    (folder / VERDICT_FILE).write_text(json.dumps(known))
     return Comparison.load(folder)
 
 

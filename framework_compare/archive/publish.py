@@ -18,7 +18,7 @@ from framework_compare.launch import staging
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import json_document
 from framework_compare.report.page import report
-from framework_compare.results import verdicts
+from framework_compare.results.parity import read_verdicts
 from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST, Store
 
@@ -70,7 +70,7 @@ def prepare(folder: Path, allow: Iterable[str] = ()) -> Submission:
     request = comparison.settings.get(REQUEST)
     named = [raw, request, comparison.settings.get("python")]
     scrub = Scrubber([*nodes, *names_in(named, HOSTS)], names_in(named, USERS))
-    parity = scrub.document(verdicts.read(folder))
+    parity = scrub.document(read_verdicts(folder))
     cleaned = scrub.document(raw)
     files = {
         documents.RECORDS: documents.packed(cleaned),

@@ -13,8 +13,8 @@ from framework_compare.archive.documents import Refused, shown
 from framework_compare.errors import StudyError
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document, Fields, TrainConfig
-from framework_compare.results import verdicts
 from framework_compare.results.columns import grouped
+from framework_compare.results.parity import write_verdicts
 from framework_compare.store import row_checks, schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.schema import CHILDREN, as_json
@@ -71,7 +71,7 @@ def restore(document: Document, parity: Document, folder: Path) -> Path:
             connection.execute("COMMIT")
     except (sqlite3.Error, OverflowError, TypeError) as error:
         raise Refused(f"records.json contains no study: {error}") from None
-    verdicts.write(folder, parity)
+    write_verdicts(folder, parity)
     _check_sound(folder)
     return folder
 

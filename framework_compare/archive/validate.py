@@ -19,8 +19,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.json_types import JSON
 from framework_compare.protocol import Document
-from framework_compare.results import verdicts
-from framework_compare.results.parity import FAILED, PASSED, PROVED
+from framework_compare.results.parity import FAILED, PASSED, PROVED, VERDICT_COLUMNS, verdict_key
 from framework_compare.store.study_file import REQUEST
 
 _KEEP = 1e-6  # by which figures of another processor's arithmetic may differ
@@ -165,7 +164,7 @@ def _files(folder: Path) -> tuple[Document, Mapping[str, bytes]]:
 def _check_belonging(manifest: Document, parity: Document, study: Tables) -> None:
     """Verdicts on parity belong to cells of the study, and nothing was published before it was measured."""
     rows = ({**study.configs[number].to_dict(), **cell} for number, cell in study.cells.items())
-    strange = set(parity) - set(map(verdicts.key, rows))
+    strange = set(parity) - set(map(verdict_key, rows))
     if strange:
         raise Refused(f"{PARITY} has a verdict on {shown(min(strange))}, which is no cell of its records")
     starts = filter(None, map(plausibility.time_of, filter(None, study.column("run", "started_at"))))
@@ -260,7 +259,7 @@ def _parity(known: JSON) -> Document:
     for key, verdict in known.items():
         if (
             not isinstance(verdict, dict)
-            or set(verdict) != set(verdicts.COLUMNS)
+            or set(verdict) != set(VERDICT_COLUMNS)
             or not isinstance(verdict["parity"], str)
         ):
             raise Refused(f"the verdict {shown(key)} of {PARITY} is not a verdict")

@@ -145,10 +145,17 @@ def _select_shape(node: Node, shape: Shape) -> Shape:
     return shape[1:]
 
 
+def _stated_shape(node: Node) -> Shape:
+    return tuple(node.attrs["shape"])
+
+
 def _free_parameters(node: Node) -> List[Parameter]:
     trained = node.attrs.get("trained", True)
-    shape = tuple(node.attrs["shape"])
-    return [Parameter(f"{node.arrays}.value", shape, node.attrs["init"], trainable=trained, frozen=not trained)]
+    return [
+        Parameter(
+            f"{node.arrays}.value", _stated_shape(node), node.attrs["init"], trainable=trained, frozen=not trained
+        )
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +205,7 @@ OPS: Dict[str, Op] = {
     "Rotary": Op(attention.rotary_shape),
     "Unembedding": Op(attention.unembedding_shape, _embedding_parameters, attention.unembedding_macs),
     "Maxout": Op(_maxout_shape),
-    "Parameter": Op(lambda node: tuple(node.attrs["shape"]), _free_parameters),
+    "Parameter": Op(_stated_shape, _free_parameters),
     "ChannelShuffle": Op(image_ops.channel_shuffle_shape),
     "Tokens": Op(image_ops.tokens_shape),
     "Attention": Op(attention.attention_shape, macs=attention.attention_macs),
@@ -209,7 +216,7 @@ OPS: Dict[str, Op] = {
     "RelativeBias": Op(attention.relative_bias_shape, attention.relative_bias_parameters),
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
-    "Constant": Op(primitives.constant_shape),
+    "Constant": Op(_stated_shape),
     "GroupNorm": Op(primitives.groupnorm_shape, lambda node: affine(node, node.attrs["channels"])),
     **dict.fromkeys((*primitives.UNARY, *ACTIVATIONS, "Dropout", "StochasticDepth"), Op(_same)),
     **dict.fromkeys((*primitives.BINARY, *primitives.COMPARISONS, "Where"), Op(primitives.broadcast_shape)),

@@ -54,10 +54,6 @@ def constant_array(attrs: Document) -> np.ndarray:
     return np.full(shape, array[0]) if array.size == 1 else array.reshape(shape)
 
 
-def constant_shape(node: Node) -> Shape:
-    return tuple(node.attrs["shape"])
-
-
 def _refuse(node: Node, why: str) -> UsageError:
     return UsageError(f"layer {node.name}: {node.op} {why}")
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph
-from framework_compare.graph.imported_model import ImportLevel
-from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.graph.imported_model import ImportLevel, TraceAnswer
 from framework_compare.parity.network.deviations import relative
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.surgery import flat_weights, without_dropout

@@ -8,8 +8,7 @@ from framework_compare import registry
 from framework_compare.environments import locks
 from framework_compare.errors import UnknownNameError, UsageError, check_count
 from framework_compare.graph import Graph, Task, initial_flat
-from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
-from framework_compare.graph.trace_answer import Asked
+from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, Asked, ImportedModel
 from framework_compare.importing import sources
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.plan.planning import Models, Plan

@@ -9,8 +9,19 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import ParityChecker, Say
 from framework_compare.protocol import Fields
 from framework_compare.records import Cell, Run
-from framework_compare.results import verdicts
-from framework_compare.results.parity import NOT_INSTALLED, PROVED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import (
+    NOT_INSTALLED,
+    PROVED,
+    UNSUPPORTED,
+    UNVERIFIED,
+    Parity,
+    read_verdicts,
+    unknown_verdict,
+    verdict_key,
+    verdict_unasked,
+    write_verdicts,
+)
 
 TaskOf = Callable[[Cell], "Task | None"]
 
@@ -29,14 +40,14 @@ def record(
     """
     if mode == "off":
         return {}
-    known = verdicts.read(folder)
+    known = read_verdicts(folder)
     refused: dict[str, str] = {}
     with scratch() as place:
         checker = ParityChecker(place, ready, say=say)
         find = checker.parity if mode == "require" else checker.cached
         for cell in cells:
-            row = verdicts.row_of(cell)
-            name, proof = verdicts.key(row), verdicts.unasked(row)  # which tables have of themselves
+            row = row_of(cell)
+            name, proof = verdict_key(row), verdict_unasked(row)  # which tables have of themselves
             proved = proof in PROVED
             if not proof:
                 verdict = find(cell.framework, cell.model, cell.config, task_of(cell))
@@ -46,7 +57,7 @@ def record(
                 proved = verdict is not None and (verdict.status in (UNSUPPORTED, NOT_INSTALLED) or verdict.proves())
             if mode == "require" and not proved:
                 refused[name] = f"parity is required: {proof}"
-    verdicts.write(folder, known)
+    write_verdicts(folder, known)
     return refused
 
 
@@ -62,25 +73,25 @@ def attach(
 
     A verdict that the study has already is not sought again, unless `fresh`.
     """
-    known = verdicts.read(folder)
+    known = read_verdicts(folder)
     checks: dict[str, Parity] = {}
     with scratch() as place:
         checker = ParityChecker(place, ready, fresh=fresh, say=say)
         for cell in cells:
-            row = verdicts.row_of(cell)
-            name = verdicts.key(row)
+            row = row_of(cell)
+            name = verdict_key(row)
             there = not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED
-            if there or name in checks or verdicts.unasked(row):
+            if there or name in checks or verdict_unasked(row):
                 continue
             checks[name] = checker.parity(cell.framework, cell.model, cell.config, task_of(cell))
             known[name] = _shown(checks[name])
-            verdicts.write(folder, known)
+            write_verdicts(folder, known)
     return list(checks.values())
 
 
 def _shown(verdict: Parity | None) -> Fields:
     if verdict is None or verdict.status in (UNSUPPORTED, NOT_INSTALLED):
-        return verdicts.unknown("warn")
+        return unknown_verdict("warn")
     worst = verdict.worst
     error, where = (worst.error, worst.where) if worst else (None, None)
     return {"parity": verdict.column(), "parity_status": verdict.status, "parity_error": error, "parity_where": where}

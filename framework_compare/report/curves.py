@@ -35,7 +35,7 @@ def write(curves: Sequence[Curves], folder: Path) -> None:
 
 def draw(curves: Sequence[Curves], path: Path) -> None:
     """Write the chart as SVG."""
-    names = in_order(list(dict.fromkeys(name for one in curves for name in one.losses)))
+    names = in_order([name for one in curves for name in one.losses])
     chart = alt.hconcat(*(_column(one, names) for one in curves)).resolve_scale(color="shared", shape="shared")
     path.write_text(files.render(chart, files.FONT).svg, encoding="utf-8")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.errors import check_name
-from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables
-from framework_compare.report.machine_tables import PROFILE
+from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables, time_tables
 from framework_compare.report.study import Study
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_notes import (
@@ -22,7 +21,6 @@ from framework_compare.report.table_notes import (
 )
 from framework_compare.report.table_spec import NO_CELLS, Sheet, TableSpec
 from framework_compare.report.tables import ABOUT, Table
-from framework_compare.report.time_tables import STARTUP, TIME
 from framework_compare.results import precision, ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record, grouped, records, values, values_of
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KINDS: dict[str, TableSpec] = {
-    "time": TIME,
+    "time": time_tables.TIME,
     "resources": resource_tables.RESOURCES,
     "speedup": ratio_tables.SPEEDUP,
     "stack": ratio_tables.STACK,
@@ -40,7 +38,7 @@ KINDS: dict[str, TableSpec] = {
     "devices": ratio_tables.DEVICES,
     "precision": ratio_tables.PRECISION,
     "scaling": resource_tables.SCALING,
-    "startup": STARTUP,
+    "startup": time_tables.STARTUP,
     "energy": resource_tables.ENERGY,
     "quality": task_tables.QUALITY,
     "gains": task_tables.GAINS,
@@ -48,7 +46,7 @@ KINDS: dict[str, TableSpec] = {
     "inference": task_tables.INFERENCE,
     "generation": task_tables.GENERATION,
     "roofline": machine_tables.ROOFLINE,
-    "profile": PROFILE,
+    "profile": machine_tables.PROFILE,
 }
 
 

@@ -1,30 +1,60 @@
-"""Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size."""
+"""Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size, and where that ends."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from framework_compare import registry
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.registry import device_kind
 from framework_compare.report import table_notes
 from framework_compare.report.names import title
+from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
-from framework_compare.report.tables import Table, Value, estimate, number, with_interval
-from framework_compare.results import memory
+from framework_compare.report.tables import Table, Value, clean, count, estimate, number, with_interval
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record, batch_sizes, grouped
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+PSS, RSS = "pss_peak_bytes", "peak_rss_bytes"
+MEMORY = {PSS: "memory (PSS)", RSS: "memory (RSS)"}
+OWN, WHOLE = "gpu_process_memory_peak_bytes", "gpu_memory_peak_bytes"  # of the GPU
+APART = (
+    "PSS is the main figure: it divides shared memory among processes, and is read at the end of each phase. RSS counts shared "
+    "memory once per process, so frameworks with several processes look larger."
+)
 NO_ENERGY = "Energy not measured: this machine exposes no counter, or the measured epochs were too short."
+
+
+def peak_memory(cells: pd.DataFrame) -> tuple[pd.Series, str]:
+    """Peak bytes of each cell, and their name: PSS of its processes on a CPU, what they hold of the device on a GPU.
+
+    RSS stands in for all cells where one that worked has no PSS.
+    """
+    on_gpu = cells["device"].map(device_kind) != "cpu"
+    known = cells.loc[~on_gpu & (cells["status"] == "ok"), PSS].notna()
+    host = PSS if known.all() else RSS
+    name = "GPU memory" if on_gpu.all() else "memory" if on_gpu.any() else MEMORY[host]
+    return cells[OWN].fillna(cells[WHOLE]).where(on_gpu, cells[host]), name
+
+
+def _on_gpu(sheet: Sheet) -> bool:
+    return device_kind(sheet.cells[0].device) != "cpu"
 
 
 def _resource_remarks(sheet: Sheet) -> Iterable[str]:
     cells = sheet.cells
-    if device_kind(cells[0].device) != "cpu":
+    if _on_gpu(sheet):
         yield table_notes.HANDING_OVER.format(device=cells[0].device)
         yield from table_notes.gpu_reading_notes(cells)
     if any(cell.pss_peak_bytes > 0 for cell in cells):
-        yield memory.APART
+        yield APART
     measured = [cell for cell in cells if epoch_seconds(cell) > 0]  # others end within a second, mostly of the parent's
     parent = [cell for cell in measured if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
     if parent:
@@ -38,12 +68,12 @@ _RESOURCES = (
     Column("wait %", "data_wait_share"),
     Column("mean", "cpu_percent_mean", "CPU %"),
     Column("p95", "cpu_percent_p95", "CPU %"),
-    Column("PSS", memory.PSS, "peak GiB"),
-    Column("RSS", memory.RSS, "peak GiB"),
+    Column("PSS", PSS, "peak GiB"),
+    Column("RSS", RSS, "peak GiB"),
     Column("min-max", ("threads_min", "threads_max"), "threads"),
     where_known("mean %", "gpu_percent_mean", "GPU"),
-    where_known("peak GiB", memory.WHOLE, "GPU"),
-    where_known("own GiB", memory.OWN, "GPU"),
+    where_known("peak GiB", WHOLE, "GPU"),
+    where_known("own GiB", OWN, "GPU"),
     where_known("W", "gpu_power_w_mean", "GPU"),
     where_known("max °C", "gpu_temperature_c_max", "GPU"),
     where_known("SM MHz", "gpu_sm_clock_mhz_mean", "GPU"),
@@ -59,16 +89,12 @@ RESOURCES = TableSpec(
 )
 
 
-def _on_gpu(sheet: Sheet) -> bool:
-    return device_kind(sheet.cells[0].device) != "cpu"
-
-
 def _peaks(sheet: Sheet) -> tuple[Column, ...]:
     if not _on_gpu(sheet):
-        return Column("peak PSS, GiB", memory.PSS), Column("peak RSS, GiB", memory.RSS)
+        return Column("peak PSS, GiB", PSS), Column("peak RSS, GiB", RSS)
 
     def peak(cell: Record) -> str:
-        name = memory.WHOLE if math.isnan(getattr(cell, memory.OWN)) else memory.OWN
+        name = WHOLE if math.isnan(getattr(cell, OWN)) else OWN
         return METRICS[name].show(getattr(cell, name))
 
     return (Column("peak GPU memory, GiB", peak),)
@@ -104,13 +130,13 @@ def _largest(sheet: Sheet) -> Iterable[str]:
             tried = _size(first) + "," * (_step_size(first) != first.batch_size)
             yield f"{title(framework)} {title(model)}: {most}; {tried} ended {first.status}."
     if not _on_gpu(sheet):
-        yield memory.APART
+        yield APART
 
 
 SCALING = TableSpec(
     lambda sheet: f"{{Unit}}s/s and peak {'GPU memory' if _on_gpu(sheet) else 'PSS and RSS'} at each batch size.",
     lambda sheet: (Column("{unit}s/s", "images_per_s"), *_peaks(sheet)),
-    ("images", "images_per_s", "epoch_s_median", memory.OWN, memory.WHOLE, memory.PSS, memory.RSS),
+    ("images", "images_per_s", "epoch_s_median", OWN, WHOLE, PSS, RSS),
     names=(*NAMES, Column("batch_size", _size)),
     rows=lambda sheet: [cell for sweep in _sweeps(sheet).values() for cell in sweep],
     remarks=_largest,
@@ -118,6 +144,66 @@ SCALING = TableSpec(
     there=lambda cells: len({cell.batch_size for cell in cells}) > 1,
     absent="All cells of this study have the same batch size; run it with several.",
 )
+
+
+def sweep_tables(
+    frame: pd.DataFrame, probes: pd.DataFrame, varying: Sequence[str], limit_bytes: int | None
+) -> StudyTable:
+    """The tables of a sweep from its `frame` and `probes`; `varying` are the columns in which its cells differ."""
+    limit = []
+    if limit_bytes is not None:
+        limit.append(
+            f"The limit of {limit_bytes / 2**30:.3f} GiB counts shared pages once (PSS); RSS counts them once per process, so it "
+            "may exceed the limit."
+        )
+    worked = (cell for cell in probes.itertuples() if cell.status == "ok")
+    verdicts = table_notes.cells_by(worked, lambda cell: table_notes.unproved(cell.parity))
+    parity = (f"Parity {verdict}: {', '.join(cells)}." for verdict, cells in verdicts.items())
+    remarks = (*limit, *parity, *registry.labels(probes["framework"]))
+    parts = largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)
+    return StudyTable("sweep", parts, (), lambda: probes)
+
+
+def largest_table(frame: pd.DataFrame, names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
+    """One row per swept cell: the largest batch size that works, the next one, and how that one ended."""
+
+    def ending(row: Record) -> Value | str:
+        status: object = row.next_failed_status
+        return Value(status, table_notes.shorten(clean(row.next_failed_reason))) if isinstance(status, str) else "-"
+
+    return tabulate(
+        "Largest batch size that works.",
+        [named(name, always=True) for name in names],
+        (
+            Column("works up to", lambda row: count(row.largest_ok, "none")),
+            Column("peak GiB", _gib("largest_ok_peak_rss_bytes")),
+            Column("first that fails", lambda row: count(row.next_failed, "none tried")),
+            Column("ends", ending),
+            Column("peak GiB", _gib("next_failed_peak_rss_bytes")),
+        ),
+        frame.itertuples(),
+        remarks=tuple(remarks),
+    )
+
+
+def memory_table(probes: pd.DataFrame, names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
+    """Peak RSS of the worker's process tree in GiB at each batch size tried."""
+
+    def peak(cell: Record) -> str | Value:
+        return _gib("peak_rss_bytes")(cell) if cell.status == "ok" else table_notes.status_value(cell)
+
+    return tabulate(
+        "Peak RSS in GiB.",
+        [named(name, always=True) for name in names],
+        [Column(str(size), peak, "batch size", size) for size in sorted(set(probes["batch_size"]))],
+        probes.itertuples(),
+        spread=lambda cell: cell.batch_size,
+        remarks=tuple(remarks),
+    )
+
+
+def _gib(name: str) -> Callable[[Record], str]:
+    return lambda row: METRICS["peak_rss_bytes"].show(getattr(row, name))
 
 
 def _energy_remarks(sheet: Sheet) -> Iterable[str]:

@@ -1,6 +1,7 @@
 """Tables of time: epochs beside those of the fastest, and start-up with what an execution needs to pay for its longer one."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from framework_compare.plan.settings import DEFAULTS
@@ -66,7 +67,7 @@ def _ratios(sheet: Sheet) -> dict[str, list[float]]:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+    return statistics.geometric_mean(values) if values else None
 
 
 def _rows(sheet: Sheet) -> list[Record]:

@@ -229,7 +229,6 @@ def stats(rounds: Sequence[float]) -> Fields:
     low, high = q1 - 1.5 * iqr, q3 + 1.5 * iqr
     inside = [value for value in ordered if low <= value <= high]
     far = sum(abs(value - mean) > stddev for value in ordered)
-    listed: list[float] = list(rounds)
     return {
         "min": ordered[0],
         "max": ordered[-1],
@@ -247,7 +246,7 @@ def stats(rounds: Sequence[float]) -> Fields:
         "hd15iqr": inside[-1],
         "ops": 1 / mean,
         "total": sum(ordered),
-        "data": listed,
+        "data": list(rounds),
         "iterations": 1,
     }
 

@@ -1,17 +1,22 @@
-"""Columns of the frames: the settings in every row, the columns beside them, and what identifies a cell."""
+"""Columns of the frames: settings, figures, what samplers report; what identifies a cell; rows as records."""
 
 from __future__ import annotations
 
 import collections
+import math
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from framework_compare.batches.order import epoch_sizes
+from framework_compare.json_types import JSON
 from framework_compare.plan import settings
-from framework_compare.protocol import Document
-from framework_compare.results import reading_sources, repeats, steadiness, verdicts
+from framework_compare.protocol import Document, Fields
+from framework_compare.records import Cell
+from framework_compare.results import repeats, steadiness
 from framework_compare.results.metrics import METRICS
+from framework_compare.results.parity import VERDICT_COLUMNS
+from framework_compare.samplers.energy import COUNTER
 
 SETTINGS = settings.of_role(settings.IDENTITY)
 RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts", "node_id")
@@ -23,8 +28,25 @@ _FIXED = ("framework", "framework_version", "backend", "model", "dataset", *SETT
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
 # Of the study, and of the ratio to the fastest competitor: its larger half-width, over so many blocks; None without a budget.
 BUDGET = ("precision_target", "budget_s", "ratio_half_width", "ratio_blocks")
+# Of each column the sampler that reports it, and what that calls it.
+_REPORTS = {
+    "gpu_name": ("gpu", "name"),
+    "gpu_memory_source": ("gpu", "memory_source"),
+    "gpu_energy_source": ("gpu", "energy_source"),
+    "gpu_power_source": ("", ""),  # by that of the energy
+    "gpu_utilization_window": ("gpu", "utilization_window"),
+    "gpu_utilization_period_s": ("gpu", "utilization_period_s"),
+    "gpu_reason": ("gpu", "reason"),
+    "host_energy_reason": ("host_energy", "reason"),
+    "load_before": ("load", "before"),
+    "parent_cpu_percent": ("parent", "cpu_percent"),
+    "parent_peak_rss_bytes": ("parent", "peak_rss_bytes"),
+}
+REPORTED = tuple(_REPORTS)
+_LARGEST = ("parent_cpu_percent", "parent_peak_rss_bytes")  # of all runs; of the others the first
+REPORTED_NUMBERS = ("gpu_utilization_period_s", "load_before", *_LARGEST)
 _EVIDENCE = (
-    *reading_sources.COLUMNS,
+    *REPORTED,
     *repeats.COLUMNS,
     *steadiness.COLUMNS,
     *BUDGET,
@@ -38,7 +60,7 @@ _EVIDENCE = (
     "trace_path",
     "log_path",
 )
-CELL_COLUMNS = (*_FIXED, *verdicts.COLUMNS, *_EVIDENCE, *OTHER_SETTINGS)
+CELL_COLUMNS = (*_FIXED, *VERDICT_COLUMNS, *_EVIDENCE, *OTHER_SETTINGS)
 NAMES = ("framework", "model", "dataset")
 # Two cells are the same when these are: all that was asked for.
 IDENTITY = (*NAMES, *SETTINGS, *OTHER_SETTINGS)
@@ -47,6 +69,34 @@ SHARED = tuple(name for name in (*SETTINGS, *OTHER_SETTINGS) if name not in sett
 Record = Any  # a row of the cell frame, as itertuples gives it
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key", bound=Hashable)
+
+
+def row_of(cell: Cell) -> Fields:
+    """A cell as its row in the cell frame has it."""
+    names = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset}
+    own = {settings.column(name): value for name, value in cell.config.to_dict().items()}
+    return {**names, **own, "device": cell.device}
+
+
+def reported(runs: Sequence[Document], figures: Mapping[str, float | None]) -> Fields:
+    """REPORTED from the runs of a cell and their figures; None for what no sampler reported."""
+    columns: Fields = dict.fromkeys(REPORTED)
+    gauges = [run["gauges"] for run in runs if run["gauges"]]
+    for column, (sampler, name) in _REPORTS.items() if gauges else ():
+        reports = (own.get(sampler) for own in gauges)
+        # Stored values are checked, since any program may have written them.
+        values: list[JSON] = [report.get(name) for report in reports if isinstance(report, dict)]
+        if column in REPORTED_NUMBERS:
+            values = [float(one) for one in values if type(one) in (int, float) and 0 < one < math.inf]
+        else:
+            values = [one for one in values if isinstance(one, str) and one]
+        if values:
+            columns[column] = max(values) if column in _LARGEST else values[0]
+    if figures["gpu_power_w_mean"] is not None:
+        # Where the counter gives joules, the power is these over the time.
+        counted = columns["gpu_energy_source"] == COUNTER and figures["gpu_j_per_image"] is not None
+        columns["gpu_power_source"] = COUNTER if counted else "samples"
+    return columns
 
 
 def records(frame: pd.DataFrame) -> list[Record]:

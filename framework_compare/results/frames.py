@@ -16,11 +16,12 @@ import numpy as np
 from framework_compare import registry
 from framework_compare.protocol import Document
 from framework_compare.records import Epoch, oversize
-from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results import metrics, precision, repeats, steadiness
 from framework_compare.results.block_times import BlockTimes, block_seconds
-from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
+from framework_compare.results.columns import BUDGET, CELL_COLUMNS, REPORTED_NUMBERS, RUN_KEYS, reported
 from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
+from framework_compare.results.parity import read_verdicts, verdict_of
 from framework_compare.results.runs import (
     EPOCHS,
     Lists,
@@ -62,13 +63,13 @@ def cell_frame(store: Store) -> pd.DataFrame:
     datasets = settings.get("datasets") or {}
     groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
     kept = store.kept_figures(metrics.version())
-    parities = verdicts.read(store.folder)
+    parities = read_verdicts(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     mode = settings.get("verify", "off")
     budget = precision.stored_budget(settings)
     asked = precision.columns(budget)
     for row in rows:
-        row.update(verdicts.of_row(row, parities, mode), **asked)
+        row.update(verdict_of(row, parities, mode), **asked)
     if budget:
         beside = precision.to_reference(rows, looked_blocks(store), str(budget.get("reference", "")))
         for place, (ratio, _) in beside.items():
@@ -81,7 +82,7 @@ def cell_frame(store: Store) -> pd.DataFrame:
 
 
 _NUMBERS = frozenset(
-    (*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET)
+    (*METRICS, *REPORTED_NUMBERS, *repeats.COLUMNS, *steadiness.COLUMNS, *BUDGET)
     + ("runs_alone", "images", "skipped_images")
 )
 _EMPTY = dict.fromkeys(CELL_COLUMNS)
@@ -110,7 +111,7 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Document, kept: Mappi
     return {
         **worst,
         **figures,
-        **reading_sources.of_cell(runs, figures),
+        **reported(runs, figures),
         **repeats.summary(runs),
         **steadiness.summary(runs),
         "schedule": " and ".join(sorted({"sequential" if run["duel"] is None else "interleaved" for run in ok}))

@@ -1,12 +1,17 @@
-"""Verdicts of the ladder: frozen records, as JSON and back."""
+"""Verdicts of parity: those of the ladder as frozen records, and those beside a study, one for each cell when it ran."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
+from framework_compare import registry
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 from framework_compare.protocol import Document, Fields
+from framework_compare.store.folder import write_json
 
 LEVELS: dict[int, str] = {
     0: "names, shapes and number of parameters; weights read back are those loaded",
@@ -23,6 +28,11 @@ IMPORT = "import"  # of a model as its author wrote it: the level at which the r
 PROVED = ("0-5", "0-3, 5", IMPORT)
 # Of a cell that has a native optimizer, whatever else is known of it.
 NOT_EQUAL = "not equal: native optimizers"
+VERDICT_FILE = "parity.json"
+VERDICT_MODES = ("require", "warn", "off")
+VERDICT_COLUMNS = ("parity", "parity_status", "parity_error", "parity_where")
+# What a verdict depends on, of a cell and of a row of its frame.
+_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING, SIZES))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,3 +126,55 @@ def all_hold(found: Sequence[Parity]) -> bool:
     """Return whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
     supported = [one for one in found if one.status != UNSUPPORTED]
     return bool(supported) and all(one.proves() for one in supported)
+
+
+def verdict_key(row: Document) -> str:
+    """Return what a verdict depends on, as one text."""
+    task = [row["dataset"]] if registry.of_arrays(row["model"]) else []  # which is its data set's
+    tokens = [row["new_tokens"]] if row["mode"] == "generation" else []
+    return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task, *tokens))
+
+
+def write_verdicts(folder: Path, known: Document) -> None:
+    """Store verdicts by key in a study's folder."""
+    write_json(folder / VERDICT_FILE, known)
+
+
+def unknown_verdict(mode: str) -> Fields:
+    """Return the columns of a cell without a verdict: nothing where none was asked for."""
+    text = None if mode == "off" else UNVERIFIED
+    return {**dict.fromkeys(VERDICT_COLUMNS), "parity": text, "parity_status": text}
+
+
+def verdict_of(row: Document, known: Document, mode: str) -> Fields:
+    """The verdict on a cell as its row has it, by key in `known`, but where the ladder is not asked."""
+    without_ladder = verdict_unasked(row)
+    if without_ladder:
+        return {**dict.fromkeys(VERDICT_COLUMNS), "parity": without_ladder}
+    verdict: Fields = known.get(verdict_key(row), unknown_verdict(mode)) if known else unknown_verdict(mode)
+    return verdict
+
+
+def verdict_unasked(row: Document) -> str:
+    """Return what is known of a cell without the ladder, by its row; "" where the ladder is to be asked."""
+    if row["optimizer_variant"] == "native":
+        return NOT_EQUAL
+    return IMPORT if row["framework"] in registry.AS_WRITTEN else ""
+
+
+def read_verdicts(folder: Path) -> dict[str, Fields]:
+    """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
+    try:
+        document = json.loads((folder / VERDICT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    words = (str, type(None))
+    kinds: Fields = dict(zip(VERDICT_COLUMNS, (str, words, (int, float, type(None)), words)))
+
+    def is_sound(verdict: object) -> bool:
+        if not isinstance(verdict, dict) or set(verdict) != set(VERDICT_COLUMNS):
+            return False
+        return all(isinstance(verdict[name], kind) for name, kind in kinds.items())
+
+    verdicts = document.items() if isinstance(document, dict) else ()
+    return {name: verdict for name, verdict in verdicts if is_sound(verdict)}

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -162,8 +163,8 @@ def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of
     bar, where = next((one for one in bars if one[0].reason), (Bar(), ""))
     bar = Bar(bar.reason and bar.reason + where, bar.disturbed and bar.disturbed + where)
     if ratio is None or ratio.p is None or bar.reason:
-        logs = [math.log(epoch_seconds(second) / epoch_seconds(first)) for first, second in both]
-        ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)
+        mean = statistics.geometric_mean(epoch_seconds(second) / epoch_seconds(first) for first, second in both)
+        ratio = Interval(mean, runs=0 if ratio is None else ratio.runs)
     names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
     model = GEOMETRIC_MEAN if len(both) > 1 else a.model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -114,7 +114,7 @@ def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs, of_arrays
         ratios = [(macs(cell) / macs(one.cell) if macs(cell) and macs(one.cell) else 1.0, one) for one in alike]
         seconds = [ratio / one.images_per_s for ratio, one in ratios if 1 / MOST_UNLIKE <= ratio <= MOST_UNLIKE]
         if seconds:
-            middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
+            middle = statistics.geometric_mean(seconds)
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
     computing = Range(*(macs(cell) / speed for speed in reversed(assumed_speed(config))))
     stepping = Range(*ASSUMED_TOKEN_S).times(by_token * config.new_tokens / config.batch_size)

@@ -14,8 +14,8 @@ from framework_compare.parity.asked import CheckForecast
 from framework_compare.protocol import Fields
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
-from framework_compare.results import verdicts
-from framework_compare.results.parity import UNVERIFIED, Parity
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import UNVERIFIED, Parity, read_verdicts, verdict_key, verdict_unasked
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study.data_files import task_of
@@ -59,12 +59,12 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Backfill
 
 def forecast(store: Store, fresh: bool) -> CheckForecast:
     """Return what `attach` would take, if no cell lacks its environment; interpreters of the study are not started."""
-    known = {} if fresh else verdicts.read(store.folder)
+    known = {} if fresh else read_verdicts(store.folder)
     asked = {}
     for cell in _trained(store):
-        row = verdicts.row_of(cell)
-        name = verdicts.key(row)
-        if known.get(name, {}).get("parity", UNVERIFIED) == UNVERIFIED and not verdicts.unasked(row):
+        row = row_of(cell)
+        name = verdict_key(row)
+        if known.get(name, {}).get("parity", UNVERIFIED) == UNVERIFIED and not verdict_unasked(row):
             asked[name] = verify.Combination(cell.framework, cell.model, cell.config, task_of(store, cell))
     return verify.forecast(list(asked.values()), fresh=fresh)
 

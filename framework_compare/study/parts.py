@@ -19,7 +19,7 @@ from pathlib import Path
 from framework_compare.errors import StudyError
 from framework_compare.protocol import Fields, TrainConfig
 from framework_compare.records import Cell
-from framework_compare.results import verdicts
+from framework_compare.results.parity import read_verdicts, write_verdicts
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store import schema
 from framework_compare.store.absorption import Part
@@ -194,7 +194,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
             str(place.relative_to(store.folder)),
         )
     )
-    verdicts.write(store.folder, {**verdicts.read(store.folder), **verdicts.read(place)})
+    write_verdicts(store.folder, {**read_verdicts(store.folder), **read_verdicts(place)})
     for half in place.parent.glob(f".framework-compare-*-{plan.number}"):
         shutil.rmtree(half, ignore_errors=True)  # of an attempt that was killed while it copied
     counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))

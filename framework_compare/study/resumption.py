@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from framework_compare.errors import StudyError, UsageError, check_name
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import STATUSES, Cell
-from framework_compare.results import verdicts
+from framework_compare.results.columns import row_of
 from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import strategies
@@ -94,7 +94,7 @@ def _differences(before: Document, now: Document, names: Iterable[str]) -> list[
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[object]]:
     """The values of each setting among the cells, in order."""
-    rows = list(map(verdicts.row_of, cells))
+    rows = list(map(row_of, cells))
     return {name: list(dict.fromkeys(row[name] for row in rows)) for name in rows[0]} if rows else {}
 
 

@@ -15,7 +15,7 @@ from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.protocol import Document
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
-from framework_compare.results.verdicts import MODES
+from framework_compare.results.parity import VERDICT_MODES
 from framework_compare.samplers.recorder import check_hz
 from framework_compare.store import schema
 from framework_compare.study import schedules
@@ -61,7 +61,7 @@ def run_options(
             )
     options = RunOptions(interpreters, check_indexes(by_framework("index", index, "a URL")), limits, **given)
     check_hz(options.sampling_hz)
-    check_name("verify", options.verify, MODES)
+    check_name("verify", options.verify, VERDICT_MODES)
     check_flag("profile", options.profile)
     check_name("schedule", options.schedule, schedules.SCHEDULES)
     check_flag("across_models", options.across_models)

@@ -26,9 +26,11 @@ from framework_compare.plan.competitors import misnamed
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import Fields, Job
 from framework_compare.records import Cell, Run, idle_workers
-from framework_compare.results import frames, precision, steadiness, verdicts
+from framework_compare.results import frames, precision, steadiness
+from framework_compare.results.columns import row_of
 from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.metrics import percent
+from framework_compare.results.parity import verdict_key
 from framework_compare.results.runs import store_figures
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
@@ -120,7 +122,7 @@ class Study:
             return Progress(outcomes, self._wall_s)
         cells = [cell for _, cell in self.store.cells()]
         ends = ("ok" if {*outcomes[cell]} == {"ok"} else "failed" for cell in cells)
-        rows = [{**verdicts.row_of(cell), "status": end} for cell, end in zip(cells, ends)]
+        rows = [{**row_of(cell), "status": end} for cell, end in zip(cells, ends)]
         times, to = frames.looked_blocks(self.store), self.strategy.reference
         beside = {cells[place]: one for place, one in precision.to_reference(rows, times, to).items()}
         ratios = {cell: one.ratio for cell, one in beside.items() if one.ratio and one.ratio.runs >= LEAST_RUNS}
@@ -174,7 +176,7 @@ class Study:
         able = []
         for run_id, cell, block in group:
             environment = self._ready.of(cell)
-            refused = self._refused.get(verdicts.key(verdicts.row_of(cell)))
+            refused = self._refused.get(verdict_key(row_of(cell)))
             if isinstance(environment, Run) or refused:
                 ended = environment if isinstance(environment, Run) else Run("failed", refused or "")
                 self._end({run_id: (cell, ended)})

@@ -15,7 +15,8 @@ from framework_compare.archive.installed import Installed
 from framework_compare.launch import staging
 from framework_compare.plan.planning import expand_configs
 from framework_compare.records import Cell, Run, Slice
-from framework_compare.results import verdicts
+from framework_compare.results.columns import row_of
+from framework_compare.results.parity import verdict_key, write_verdicts
 from framework_compare.store.study_file import REQUEST, Store
 
 CLEAN = Installed("0.1.0", "0" * 40, "1" * 64, "")
@@ -91,7 +92,7 @@ def study(
             environment = {"version": version, "packages": packages, "notes": [], "sources": sources(name)}
             store.environment(name, {**environment, "interpreter": "3.11.7", "managed": True})
     if parity is not None:
-        verdicts.write(folder, {verdicts.key(verdicts.row_of(cell)): dict(parity) for cell in cells})
+        write_verdicts(folder, {verdict_key(row_of(cell)): dict(parity) for cell in cells})
     return folder
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import UsageError
-from framework_compare.graph.trace_answer import Asked
+from framework_compare.graph.imported_model import Asked
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import staging
 from framework_compare.launch.staging import worker_environment

@@ -10,7 +10,7 @@ from nightly import some_nightly
 
 from framework_compare import api
 from framework_compare.graph import Field, Task
-from framework_compare.graph.trace_answer import Asked
+from framework_compare.graph.imported_model import Asked
 from framework_compare.importing.import_level import TOLERANCE
 from framework_compare.importing.sources import MODULE_FILE, Source
 from framework_compare.importing.tracing import Tracer

@@ -18,7 +18,7 @@ import numpy as np
 from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
 from framework_compare.graph import Node
-from framework_compare.graph.trace_answer import Asked, TraceAnswer
+from framework_compare.graph.imported_model import Asked, TraceAnswer
 from framework_compare.importers.common.ends import output_number
 from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out

@@ -17,7 +17,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field
-from framework_compare.graph.trace_answer import Asked
+from framework_compare.graph.imported_model import Asked
 from framework_compare.importers.common.ends import in_order, output_number
 from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal

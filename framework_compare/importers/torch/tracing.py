@@ -22,7 +22,7 @@ from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task
-from framework_compare.graph.trace_answer import Asked, TraceAnswer
+from framework_compare.graph.imported_model import Asked, TraceAnswer
 from framework_compare.importers.common.judging import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of

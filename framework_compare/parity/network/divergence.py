@@ -90,7 +90,7 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
     """Return what is watched of every layer that reads others, by graph order."""
     views = weight_views(found.graph, found.flat)
     shapes = found.graph.shapes()
-    places = {node.name: surgery.places_in(shapes[node.name], 1) for node in found.graph.nodes}
+    places = {node.name: surgery.places_in(shapes[node.name]) for node in found.graph.nodes}
     sides: List[Dict[str, np.ndarray]] = []
     sizes: Dict[str, Tuple[float, float]] = {}
     for dtype, rounding in ((np.float64, None), (np.float32, rounding_of(found.precision))):

@@ -68,9 +68,9 @@ def signs(size: int) -> np.ndarray:
     return 2 * np.random.default_rng(size).integers(0, 2, (SUMS, size), np.int8) - 1
 
 
-def places_in(shape: Tuple[int, ...], seed: int) -> List[Tuple[int, ...]]:
+def places_in(shape: Tuple[int, ...]) -> List[Tuple[int, ...]]:
     """Return where to look in an output: the corners of the first and the last channel, then at random."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     count = min(max(PEEK_VALUES // math.prod(shape), FEWEST), MOST)
     ends = [tuple(0 for _ in shape), tuple(size - 1 for size in shape)]
     if len(shape) == 3:

@@ -96,7 +96,7 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
         found.append(_steps(run_tasks, [build, shared], graph, config, "the shared pipeline", MOVING, given))
     else:
         found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", MOVING, given))
-    return max((one for one in found if one), key=lambda one: one[2])
+    return max(found, key=lambda one: one[2])
 
 
 def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:

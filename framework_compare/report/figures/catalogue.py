@@ -20,7 +20,7 @@ class View(NamedTuple):
     """A way to look at a figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    finding: one sentence on what they show of a study, "" for none. caption: how to read them; `captions` adds the marks
+    finding: one sentence on what they show of a study, "" for none. caption: how to read them; `marks` adds what marks mean
     that are drawn.
     """
 

@@ -46,16 +46,16 @@ class Drawn(NamedTuple):
 
 
 def draw(
-    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = "", still: bool = True
+    subject: Subject, name: str, width: float = PAGE_WIDTH, view: str = "", still: bool = True
 ) -> dict[str, Drawn]:
     """The parts of a figure by title, empty where the study has no data for it; about `width` points wide.
 
     view: one of the figure's views, "" the usual one; UnknownNameError for another. still: with SVG, which takes most of
     the time.
     """
-    columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
+    columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * FONT))))
     charts = FIGURES[name].seen_as(view, subject.worded).draw(subject, width, columns)
-    return {title: render(chart, font, width, still=still, words=subject.worded) for title, chart in charts.items()}
+    return {title: render(chart, FONT, width, still=still, words=subject.worded) for title, chart in charts.items()}
 
 
 def render(

@@ -9,8 +9,9 @@ import pandas as pd
 from framework_compare.report.figures.learning import profiled, shares_of_time
 from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.names import listed
+from framework_compare.report.resource_tables import peak_memory
 from framework_compare.report.tables import known
-from framework_compare.results import memory, ratios
+from framework_compare.results import ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.parity import FAILED, PROVED
@@ -50,7 +51,7 @@ phases = _spread_of("startup_s", "Start-up takes", "s", "")
 
 
 def throughput_memory(subject: Subject) -> str:
-    peaks, name = memory.peaks(subject.worked)
+    peaks, name = peak_memory(subject.worked)
     cells = subject.worked.assign(gib=peaks / 2**30)
     return " ".join(filter(None, [_fastest_is_largest(cells), _spread(cells, "gib", f"Peak {name}", "GiB")]))
 
@@ -183,7 +184,7 @@ def batch_sizes(subject: Subject) -> str:
     best = cells.loc[cells["images_per_s"].idxmax()]
     rate = f"{digits(best['images_per_s'])} images/s"
     seen = [f"the highest throughput is {rate} ({best['framework_label']}, batch size {best['batch_size']})"]
-    peaks, name = memory.peaks(subject.worked)
+    peaks, name = peak_memory(subject.worked)
     if peaks.notna().any():
         most = subject.worked.loc[peaks.idxmax()]
         who = f"{most['framework_label']}, batch size {most['batch_size']}"

@@ -7,8 +7,8 @@ from framework_compare.protocol import Fields
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject, speeds
+from framework_compare.report.resource_tables import MEMORY, PSS, peak_memory
 from framework_compare.report.tables import known
-from framework_compare.results import memory
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
 _DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
@@ -21,7 +21,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Fields:
     if several:
         names = dict(zip(subject.cells["cell"], subject.without("batch_size")))
         cells = cells.assign(condition_label=cells["cell"].map(names))
-    peaks, name = memory.peaks(cells)
+    peaks, name = peak_memory(cells)
     rows = cells.assign(gib=peaks / marks.GIB).dropna(subset=["gib", "images_per_s"])
     if rows.empty:
         return {}
@@ -74,7 +74,7 @@ def _apart(rows: pd.DataFrame) -> list[int]:
 def _ranges(subject: Subject, cells: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the smallest and the largest GiB of the peaks of a cell's runs, where two or more have readings."""
     on_gpu = set(cells.loc[cells["device"].map(device_kind) != "cpu", "cell"])
-    pss = name == memory.NAMES[memory.PSS]
+    pss = name == MEMORY[PSS]
     host = (subject.study.phases, "pss_bytes") if pss else (subject.study.samples, "rss_bytes")
     parts = []
     for frame, column, own in (
@@ -93,7 +93,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Fields:
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
-    peaks, memory_name = memory.peaks(cells)
+    peaks, memory_name = peak_memory(cells)
     rows = cells.assign(gib=peaks / marks.GIB, model=subject.without("batch_size"))
     rows = rows["framework_label model batch_size status worked images_per_s gib slow fast disturbed".split()]
     rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")

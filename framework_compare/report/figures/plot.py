@@ -13,7 +13,7 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.paths import fault
 from framework_compare.protocol import Fields
-from framework_compare.report.figures import captions, files
+from framework_compare.report.figures import files, marks
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.files import Drawn
 from framework_compare.report.figures.subject import Subject
@@ -66,7 +66,7 @@ class Plot:
         """The caption for a paper: how to read the figure, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
-        text = self._subject.worded(captions.caption(self._seen.caption, self.parts.values()))
+        text = self._subject.worded(marks.caption(self._seen.caption, self.specifications))
         return " ".join((f"{self._figure.title}. {text} Settings: {caption(cells, ())}", *labels))
 
     def save(self, path: str | Path, width: str = COLUMN) -> Path:

@@ -20,18 +20,17 @@ from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.protocol import Document, Fields
 from framework_compare.report import headlines, kinds, provenance, renderers
-from framework_compare.report.figures import files
-from framework_compare.report.figures.captions import caption
+from framework_compare.report.figures import files, marks
 from framework_compare.report.figures.catalogue import FIGURES, QUESTIONS, Figure
 from framework_compare.report.figures.files import Drawn, javascript, packed
 from framework_compare.report.figures.subject import Subject
 from framework_compare.report.names import title as named
 from framework_compare.report.page.lights import lights, standing
 from framework_compare.report.renderers import environment
+from framework_compare.report.resource_tables import OWN, PSS, RSS
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import setting_value, setting_words, shared_settings, varies, warnings_of
 from framework_compare.report.tables import Table, clean
-from framework_compare.results import memory
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import METRICS, Metric
 from framework_compare.results.speed_verdicts import Verdict
@@ -177,7 +176,8 @@ def _views(subject: Subject, name: str) -> dict[str, tuple[str, str, Mapping[str
         }
         if sum(len(part.narrow.svg) for part in parts.values()) > MAX_NARROW:
             parts = {title: part._replace(narrow=part.narrow._replace(svg="")) for title, part in parts.items()}
-        finding, how = map(subject.worded, (one.finding(subject), caption(one.caption, drawn[0].values())))
+        finding = subject.worded(one.finding(subject))
+        how = subject.worded(marks.caption(one.caption, [still.spec for still in drawn[0].values()]))
         views.update({subject.worded(view): (finding, how, parts)} if parts else {})
     return views
 
@@ -196,8 +196,8 @@ def source_of(svg: str) -> Markup:
 def _metrics(subject: Subject) -> dict[str, Metric]:
     """The columns of the table of cells: those with figures, and one of memory alone; all in the data's unit."""
     known = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
-    on_gpu = memory.OWN in known and subject.cells["device"].map(registry.device_kind).ne("cpu").all()
-    others = {memory.PSS, memory.RSS} if on_gpu else {memory.RSS} if memory.PSS in known else set()
+    on_gpu = OWN in known and subject.cells["device"].map(registry.device_kind).ne("cpu").all()
+    others = {PSS, RSS} if on_gpu else {RSS} if PSS in known else set()
     shown = {name: METRICS[name] for name in known if name not in others}
     worded = subject.worded
     return {

@@ -8,22 +8,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from framework_compare.graph import Graph, Node, Optimizer, evaluate, trainable_names
-from framework_compare.parity.network.oracle import (
-    attention,
-    circuit,
-    elementwise,
-    features,
-    image_ops,
-    moves,
-    primitives,
-    sequences,
-)
+from framework_compare.parity.network.oracle import elementwise, features, image_ops, moves, primitives, sequences
 from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode, Op
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
 
-OPS: Dict[str, Op] = {"Quanv2d": circuit.quanv2d}
-for _module in (attention, elementwise, features, image_ops, moves, primitives, sequences):
+OPS: Dict[str, Op] = {}
+for _module in (elementwise, features, image_ops, moves, primitives, sequences):
     OPS.update(_module.OPS)
 
 

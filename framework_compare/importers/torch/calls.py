@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable, List, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
-from framework_compare.importers.common.user_file import place_of
+from framework_compare.importers.common.sources import place_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,9 +23,9 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.trace_answer import Asked, TraceAnswer
-from framework_compare.importers.common.judging import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
-from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
+from framework_compare.importers.common.sources import made_by, object_of, one_line, place_of
+from framework_compare.importers.common.tracing import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.torch import calls, zoos
 from framework_compare.importers.torch.exact import AMPLIFIED, exact_derivatives, take_statistics
 from framework_compare.importers.torch.onnx_module import module_of

@@ -13,8 +13,7 @@ from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, core, moves, windows
-from framework_compare.importers.torch.calls import chosen_output
-from framework_compare.importers.torch.exact import exact, exact_derivatives
+from framework_compare.importers.torch.calls import chosen_output, exact, exact_derivatives
 from framework_compare.importers.torch.operands import At, Learned
 from framework_compare.importers.torch.operators import HANDLERS, Mask, operator_name
 from framework_compare.json_types import Fields

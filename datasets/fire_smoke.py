@@ -5,20 +5,17 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Callable
 
 import filelock
 import PIL
 
 from framework_compare.datasets import render
+from framework_compare.datasets.image_check import Progress
 from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir, write_whole
 from framework_compare.protocol import ImageFiles
 
-Progress = Callable[[int, int], None]
 MARKER = ".complete.json"  # written last; hidden, so that it is not an image
-
-
 SETS = {  # images of each class, and the seed
     "fire-smoke-small": ({"fire": 264, "smoke": 264, "no_fire": 263}, 791),
     "fire-smoke-big": ({"fire": 2001, "smoke": 2001, "no_fire": 2001}, 6003),

@@ -8,12 +8,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Callable, ClassVar, Iterator, Sequence
+from typing import ClassVar, Iterator, Sequence
 
 import numpy as np
 
 from framework_compare.datasets import image_check
-from framework_compare.datasets.image_check import subfolders
+from framework_compare.datasets.image_check import Progress, subfolders
 from framework_compare.datasets.source_files import PARTS
 from framework_compare.errors import DataError
 from framework_compare.paths import write_whole
@@ -22,7 +22,6 @@ from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 SPLITS = frozenset(word for words in PARTS.values() for word in words)
 ON_BAD_IMAGE = ("fail", "skip")  # what to do about one that does not decode
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
-Progress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)

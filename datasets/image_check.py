@@ -47,6 +47,7 @@ MAGIC = (
 )
 _FIRST = {"WEBP": b"RIFF", "BMP": b"BM"}
 _PER_TASK = 64
+Progress = Callable[[int, int], None]  # is told how many are done, and of how many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ def subfolders(folder: Path) -> list[Path]:
     return [Path(entry.path) for entry in scan(folder) if is_folder(entry)]
 
 
-def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None] | None = None) -> dict[str, Verdict]:
+def check(root: Path, files: Sequence[str], progress: Progress | None = None) -> dict[str, Verdict]:
     """The verdict on each of `files` (absolute, below `root`) that is an image or claims to be one.
 
     Files not seen before, or changed since, are decoded on all cores. `progress(done, total)` counts files.
@@ -144,9 +145,7 @@ def _reason_against(data: bytes, name: str) -> str:
     return ""
 
 
-def _judge_all(
-    files: Sequence[str], total: int, progress: Callable[[int, int], None] | None
-) -> Iterator[tuple[str, Verdict]]:
+def _judge_all(files: Sequence[str], total: int, progress: Progress | None) -> Iterator[tuple[str, Verdict]]:
     """Pairs of file and verdict, as they come, in order."""
     tasks = [files[start : start + _PER_TASK] for start in range(0, len(files), _PER_TASK)]
     done = total - len(files)

@@ -8,14 +8,9 @@ from typing import Any, Callable, Mapping, Sequence
 from framework_compare import registry
 from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files, text_windows
 from framework_compare.datasets.columns import Source
+from framework_compare.datasets.image_check import Progress
 from framework_compare.datasets.own import DataOptions, OwnData, prepare
 from framework_compare.errors import DataError, UnknownNameError, UsageError
-
-
-def of_text(path: Path) -> Source:
-    """Windows of a text, of bytes."""
-    return text_windows.read_windows(path, None, None, None)
-
 
 # By the ending of a file's name.
 READERS: Mapping[str, Callable[[Path], Source]] = {
@@ -25,9 +20,12 @@ READERS: Mapping[str, Callable[[Path], Source]] = {
     ".csv.gz": table_files.read_csv,
     ".tsv": table_files.read_csv,
     ".parquet": table_files.read_parquet,
-    ".txt": of_text,
+    ".txt": text_windows.read_windows,
 }
-FOLDERS: Mapping[str, Callable[[Path], Source]] = {"*.npy": array_files.read_npy, "*.txt": of_text}
+FOLDERS: Mapping[str, Callable[[Path], Source]] = {
+    "*.npy": array_files.read_npy,
+    "*.txt": text_windows.read_windows,
+}
 
 
 def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: bool) -> OwnData | None:
@@ -52,7 +50,7 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
     (path,), (reader,) = paths, readers
     assert reader is not None
     place = Path(os.path.abspath(os.path.expanduser(path)))
-    if reader is of_text:
+    if reader is text_windows.read_windows:
         source = text_windows.read_windows(place, options.window, options.tokenizer, options.validation)
         return prepare(source, dataclasses.replace(options, validation=None))
     for name in ("window", "tokenizer"):
@@ -86,7 +84,7 @@ def resolve(
     limit: int | None = None,
     seed: int = 0,
     on_bad_image: str = "fail",
-    progress: folder.Progress | None = None,
+    progress: Progress | None = None,
     make: bool = True,
 ) -> folder.ImageFolder:
     """The index of a data set of the registry, made first if it has to be, or of a user's folder.

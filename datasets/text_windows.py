@@ -84,7 +84,9 @@ def generate(seed: int) -> bytes:
     return b"".join(parts)[:GENERATED]
 
 
-def read_windows(path: Path, window: int | None, tokenizer: str | None, validation: float | None) -> Source:
+def read_windows(
+    path: Path, window: int | None = None, tokenizer: str | None = None, validation: float | None = None
+) -> Source:
     """Windows that follow each other: of the beginning of the text to train on, of its end to validate with."""
     window = WINDOW if window is None else window
     check_count("window", window, least=2)  # single tokens would be columns

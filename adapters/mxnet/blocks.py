@@ -1,6 +1,7 @@
-"""Layers that gluon has not, or has with another rule, as blocks.
+"""What MXNet has not, or has with another rule: layers as blocks, and functions of F.
 
-`input` among the attributes is the shape of the first input without the batch, `size` that of the output: symbols have none.
+Among the attributes `shapes` are those of the inputs without the batch, `input` is the first of these, `size` that of the
+output: symbols have none.
 """
 
 import math
@@ -9,8 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 import numpy as np
 
 from framework_compare.adapters.common import quanv
-from framework_compare.adapters.mxnet.primitives import convolution
-from framework_compare.graph.window import pair
+from framework_compare.graph.window import Window, pair
 
 
 def block(
@@ -86,6 +86,13 @@ def relative_bias(gluon: Any, a: Mapping[str, Any]) -> Any:
 
     shape = (int(a["index"].max()) + 1, a["heads"])
     return block(gluon, forward, {"weight": shape}, index=a["index"].astype("float32"))
+
+
+def convolution(a: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what F.Convolution and F.Deconvolution are given beside arrays."""
+    window = Window.of(a)
+    how = {"kernel": window.kernel, "stride": window.stride, "dilate": window.dilation, "num_group": a["groups"]}
+    return {**how, "pad": tuple(first for first, _ in window.pads), "num_filter": a["out_channels"], "no_bias": True}
 
 
 def conv_transpose(gluon: Any, a: Mapping[str, Any], params: Any) -> Any:
@@ -169,3 +176,48 @@ def quanv2d(gluon: Any, a: Mapping[str, Any]) -> Any:
         return F.reshape(quanv.expectations(functions, pixels, a["gates"], matrices, angles), (-1, *a["input"]))
 
     return block(gluon, forward, {"angles": (quanv.rotations(a["gates"]),)} if a["trained"] else {}, **known)
+
+
+# -- functions ----------------------------------------------------------------------------------------------------------
+
+
+def matmul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
+    """batch_dot takes three axes and the same number of products on both sides."""
+    (*_, m, k), n = a["shapes"][0], a["shapes"][1][-1]
+    if a["shared"]:
+        return F.reshape(F.dot(F.reshape(x, (-1, k)), F.reshape(y, (k, n))), (-1, *a["size"]))
+    x, y = (F.broadcast_to(one, (0, *a["size"][:-2], *shape[-2:])) for one, shape in zip((x, y), a["shapes"]))
+    if a["shared_inputs"] == [True, False]:
+        x = F.broadcast_like(x, y, lhs_axes=(0,), rhs_axes=(0,))
+    if a["shared_inputs"] == [False, True]:
+        y = F.broadcast_like(y, x, lhs_axes=(0,), rhs_axes=(0,))
+    product = F.batch_dot(F.reshape(x, (-1, m, k)), F.reshape(y, (-1, k, n)))
+    return F.reshape(product, (-1, *a["size"]))
+
+
+def where(F: Any, a: Mapping[str, Any], condition: Any, x: Any, y: Any) -> Any:
+    """Its own takes no broadcasts."""
+    taken = F.broadcast_not_equal(condition, F.zeros((1,)))
+    return F.broadcast_add(F.broadcast_mul(x, taken), F.broadcast_mul(y, 1 - taken))
+
+
+def cumsum(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    """A product with a triangle of ones: it has no such op for symbols (1.9.1)."""
+    axis, last, places = a["axis"], len(a["size"]), F.arange(a["size"][a["axis"] - 1])
+    triangle = F.broadcast_lesser_equal(F.reshape(places, (-1, 1)), F.reshape(places, (1, -1)))
+    if axis == last:
+        return F.dot(x, triangle)
+    return F.swapaxes(F.dot(F.swapaxes(x, axis, last), triangle), axis, last)
+
+
+def pad_axes(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    """Its own pads the last two of four axes."""
+    shape = list(a["shapes"][0])
+    for axis, sides in enumerate(a["pads"][1:]):
+        if any(sides):
+            inner = math.prod(shape[axis + 1 :])
+            x = F.reshape(x, (-1, math.prod(shape[:axis]), shape[axis], inner))
+            width = (0, 0, 0, 0, *sides, 0, 0)
+            x = F.pad(x, mode="constant", constant_value=a.get("value", 0.0), pad_width=width)
+            shape[axis] += sum(sides)
+    return F.reshape(x, (-1, *shape))

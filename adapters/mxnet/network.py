@@ -4,9 +4,9 @@ import functools
 import math
 from typing import Any, Callable, Dict, Mapping, Set
 
-from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.adapters.common.network import by_graph_name, named
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
-from framework_compare.adapters.mxnet import blocks, primitives
+from framework_compare.adapters.mxnet import blocks
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
@@ -251,7 +251,25 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Pad": _pad,
     "Max": lambda F, a, x: F.max(x, axis=a["axis"]),
     "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
-    **primitives.FUNCTIONS,
+    **named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf", Detach="BlockGrad"),
+    **named(lambda F: F, "sub", "div", "maximum", "minimum", "equal", prefix="broadcast_"),
+    **named(lambda F: F, Less="broadcast_lesser", LessEqual="broadcast_lesser_equal"),
+    "ReduceSum": lambda F, a, x: F.sum(x, axis=a["axes"], keepdims=True),
+    "ReduceMean": lambda F, a, x: F.mean(x, axis=a["axes"], keepdims=True),
+    "ReduceMax": lambda F, a, x: F.max(x, axis=a["axes"], keepdims=True),
+    "Power": lambda F, a, x: x ** a["exponent"],
+    "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
+    "Cast": lambda F, a, x: F.cast(x, "float32"),
+    "Where": blocks.where,
+    "Softmax": lambda F, a, x: F.softmax(x, axis=a["axis"]),
+    # over the last axis oneDNN computes it, to 3e-6 only
+    "LogSoftmax": lambda F, a, x: F.squeeze(F.log_softmax(F.expand_dims(x, axis=-1), axis=a["axis"]), axis=-1),
+    "CumSum": blocks.cumsum,
+    "Expand": lambda F, a, x: F.broadcast_to(x, (0, *a["shape"][1:])),
+    "Gather": lambda F, a, table, index: F.take(F.squeeze(table, axis=0), index),
+    "PadAxes": blocks.pad_axes,
+    "MatMul": blocks.matmul,
+    "Convolve": lambda F, a, x, weight: F.Convolution(x, F.squeeze(weight, axis=0), **blocks.convolution(a)),
 }
 HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Unembedding", "ConvTranspose"}
 OPS = graph_ops(HAS)

@@ -22,8 +22,6 @@ from framework_compare.protocol import UPDATES, Batch, Declared, ImageFiles, Pro
 # barriers: MobileNetV2 at batch 1 took 200 ms a step for 125 on 2 cores (1.9.1).
 _ONE_POOL = {"MXNET_CPU_PARALLEL_SIZE": "2000000000"}
 
-REPLICAS = "gluon.Trainer, kvstore device, BatchNorm of each replica's own batch"
-
 
 class MXNetTrainer(common.TrainerDefaults):
     name = "mxnet"
@@ -110,7 +108,7 @@ class MXNetTrainer(common.TrainerDefaults):
             "attention": "batch_dot and softmax, causal by its lengths: MXNet's fused kernels take another order",
             "running_variance": "biased",
             "threads": self.config.threads,
-            **({"replicas": REPLICAS} if self._replicas else {}),
+            **({"replicas": f"gluon.Trainer, kvstore device, {common.OWN_STATISTICS}"} if self._replicas else {}),
             **({"tf32": self.config.precision == "tf32", "amp": self._amp is not None} if self._on_gpu else {}),
         }
 

@@ -91,7 +91,7 @@ class PaddleTrainer(Generates, common.TrainerDefaults):
             "running_variance": "biased",
             **({} if self._on_gpu else {"loss_bound": 64.0}),
             "threads": self.config.threads,
-            **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),
+            **({"replicas": f"DataParallel, {common.OWN_STATISTICS}"} if self._replicas else {}),
             **(self._gpu_settings() if self._on_gpu else {}),
         }
 

@@ -55,7 +55,7 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: List[Any], *, fu
         optimizer = _rmsprop(torch)(parameters, rate, settings)
     else:
         if config.optimizer == "adamw":
-            parameters = decay_groups(parameters, settings["weight_decay"])
+            parameters = _decay_groups(parameters, settings["weight_decay"])
         own: Dict[str, Any] = {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["eps"]}
         own.update({"foreach": True, "momentum_decay": settings["psi"]} if "psi" in settings else {"fused": True})
         optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, capturable=captured, **own)
@@ -68,7 +68,7 @@ def make_optimizer(torch: Any, config: TrainConfig, parameters: List[Any], *, fu
     return optimizer
 
 
-def decay_groups(parameters: List[Any], decay: float) -> List[Dict[str, Any]]:
+def _decay_groups(parameters: List[Any], decay: float) -> List[Dict[str, Any]]:
     """Return parameters that decay, and gains and biases; all in one group where nothing decays."""
     decayed = [parameter for parameter in parameters if decay and parameter.dim() >= DECAYED]
     others = [parameter for parameter in parameters if not decay or parameter.dim() < DECAYED]

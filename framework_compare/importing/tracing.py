@@ -13,7 +13,7 @@ from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph
 from framework_compare.graph.imported_model import Asked, ImportLevel, TraceAnswer
-from framework_compare.importers.common.user_file import one_line
+from framework_compare.importers.common.sources import one_line
 from framework_compare.importing.import_level import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 from framework_compare import registry
 from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
-from framework_compare.importers.common.keywords import is_open
+from framework_compare.importers.common.sources import is_open
 
 
 def listed(kind: str, wanted: object) -> list[Any]:

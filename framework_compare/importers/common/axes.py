@@ -3,6 +3,7 @@
 A program's axis is the batch, an axis of the node, or both folded into one; `materialised` makes it so.
 """
 
+import itertools
 import math
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -24,8 +25,7 @@ def size_of(group: Group) -> int:
 
 def pattern(group: Group) -> Pattern:
     """Return how the batch stands in an axis; an axis that is split by it has no form here."""
-    kinds = [atom.axis == BATCH for atom in group]
-    short = tuple(kind for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1])
+    short = tuple(kind for kind, _ in itertools.groupby(atom.axis == BATCH for atom in group))
     if len(short) > 2:
         raise NotExpressible("an axis on both sides of the batch")
     return short
@@ -33,12 +33,6 @@ def pattern(group: Group) -> Pattern:
 
 def is_batch(group: Group) -> bool:
     return pattern(group) == (True,)
-
-
-def as_group(how: Pattern, axis: int, size: int, batch: int) -> Group:
-    """An axis of a program: the batch, the axis of a node, or one behind the other."""
-    parts = [whole(BATCH, batch) if part else whole(axis, size) for part in (how or (False,))]
-    return tuple(atom for part in parts for atom in part)
 
 
 def materialised(reader: GraphReader, value: Value) -> Value:
@@ -63,7 +57,8 @@ def program_axes(reader: GraphReader, patterns: Sequence[Pattern], sizes: Sequen
     groups, left = [], list(enumerate(sizes))
     for how in patterns:
         axis, size = (0, 1) if how == (True,) else left.pop(0)
-        groups.append(as_group(how, axis, size, reader.batch))
+        parts = [whole(BATCH, reader.batch) if part else whole(axis, size) for part in (how or (False,))]
+        groups.append(tuple(atom for part in parts for atom in part))
     return tuple(groups)
 
 

@@ -1,53 +1,18 @@
-"""What layers of rows, series and tokens are in the graph, and what a model's inputs are given. Handlers as in `layers`."""
+"""What layers of rows, series and tokens are in the graph. Handlers as in `layers`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Sequence
 
 import numpy as np
 
-from framework_compare.errors import UsageError
-from framework_compare.graph import Field
 from framework_compare.importers.common.axes import materialised
-from framework_compare.importers.common.ends import in_order
-from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import layers
-from framework_compare.importers.keras.layers import FIRST, At, Handler, refuse_unless, swapped
+from framework_compare.importers.keras.layers import At, Handler, refuse_unless
 
 if TYPE_CHECKING:
-    from keras import Model
     from keras.layers import Layer
-
-
-def matched(model: Model, fields: Sequence[Field]) -> Tuple[Field, ...]:
-    """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
-    found = in_order([tensor.name for tensor in model.inputs], fields)
-    for tensor, field in zip(model.inputs, found):
-        if not _fits(tensor, field.shape) and not channels_first(tensor, field):
-            own = (None, *field.shape)
-            raise UsageError(f"its input {tensor.name!r} has shape {tuple(tensor.shape)}, and {field.name} has {own}")
-    return found
-
-
-def _fits(tensor: Any, shape: Sequence[int]) -> bool:
-    wanted = tuple(tensor.shape)[1:]
-    return len(wanted) == len(shape) and all(one in (None, size) for one, size in zip(wanted, shape))
-
-
-def channels_first(tensor: Any, field: Field) -> bool:
-    """Return whether a field is images, of which the model takes the channels last."""
-    shape = field.shape
-    return len(shape) == 3 and not _fits(tensor, shape) and _fits(tensor, (*shape[1:], shape[0]))
-
-
-def as_fed(reader: GraphReader, name: str) -> Value:
-    """An input as Keras has it; one of three axes is an image to a convolution, whose channels come first in the graph."""
-    value = reader.inputs[name]
-    if len(value.view) != len(FIRST):
-        return value
-    node = materialised(reader, Value(value.node, swapped(value.view, FIRST))).node
-    return layers.as_keras(reader, node)
 
 
 def _steps(at: At, x: Value) -> str:

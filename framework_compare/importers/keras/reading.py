@@ -1,4 +1,7 @@
-"""A Keras model as a layer graph: its layers in order, names, arrays; `layers` says what each layer is."""
+"""A Keras model as a layer graph: what its inputs are given, its layers in order, names, arrays.
+
+`layers` and `arrays` say what each layer is.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph, Task
+from framework_compare.graph import Field, Graph, Task
+from framework_compare.importers.common.axes import materialised
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import Place
+from framework_compare.importers.common.tracing import in_order
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.keras import arrays, layers
-from framework_compare.importers.keras.arrays import as_fed, channels_first
 from framework_compare.importers.keras.layers import FIRST, LAST, swapped
 from framework_compare.json_types import Document
 
@@ -25,6 +29,27 @@ HANDLERS = {**layers.HANDLERS, **arrays.HANDLERS}
 ENDS = {"cross_entropy": "softmax", "token_cross_entropy": "softmax", "binary_cross_entropy": "sigmoid"}
 OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
+
+
+def matched(model: Model, fields: Sequence[Field]) -> Tuple[Field, ...]:
+    """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
+    found = in_order([tensor.name for tensor in model.inputs], fields)
+    for tensor, field in zip(model.inputs, found):
+        if not _fits(tensor, field.shape) and not _channels_first(tensor, field):
+            own = (None, *field.shape)
+            raise UsageError(f"its input {tensor.name!r} has shape {tuple(tensor.shape)}, and {field.name} has {own}")
+    return found
+
+
+def _fits(tensor: Any, shape: Sequence[int]) -> bool:
+    wanted = tuple(tensor.shape)[1:]
+    return len(wanted) == len(shape) and all(one in (None, size) for one, size in zip(wanted, shape))
+
+
+def _channels_first(tensor: Any, field: Field) -> bool:
+    """Return whether a field is images, of which the model takes the channels last."""
+    shape = field.shape
+    return len(shape) == 3 and not _fits(tensor, shape) and _fits(tensor, (*shape[1:], shape[0]))
 
 
 class Reading:
@@ -42,10 +67,10 @@ class Reading:
         self.reader = GraphReader(batch, {name: field.shape for name, field in fields.items()})
         self.forms: Dict[str, Form] = {}  # by the paths of Keras's variables
         # of each input whether its channels come first in the data
-        self.turned = [channels_first(one, field) for one, field in zip(model.inputs, fields.values())]
+        self.turned = [_channels_first(one, field) for one, field in zip(model.inputs, fields.values())]
         self.tokens = {name for name, field in fields.items() if field.dtype != "float32"}
         inputs = [
-            Value(name, swapped(self.reader.inputs[name].view, LAST)) if turned else as_fed(self.reader, name)
+            Value(name, swapped(self.reader.inputs[name].view, LAST)) if turned else _as_fed(self.reader, name)
             for name, turned in zip(fields, self.turned)
         ]
         values = self._run(model, inputs, "")
@@ -133,6 +158,15 @@ class At(Place):
         constant = reader.add(f"{self.name}.constant", "Parameter", [], attrs)
         reader.arrays[f"{constant}.value"] = number.reshape(shape)
         return Value(self.add(op, [value.node, constant], {}), value.view)
+
+
+def _as_fed(reader: GraphReader, name: str) -> Value:
+    """An input as Keras has it; one of three axes is an image to a convolution, whose channels come first in the graph."""
+    value = reader.inputs[name]
+    if len(value.view) != len(FIRST):
+        return value
+    node = materialised(reader, Value(value.node, swapped(value.view, FIRST))).node
+    return layers.as_keras(reader, node)
 
 
 def _formed(array: np.ndarray, form: Form) -> np.ndarray:

@@ -19,12 +19,18 @@ from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
 from framework_compare.graph import Node
 from framework_compare.graph.imported_model import Asked, TraceAnswer
-from framework_compare.importers.common.ends import output_number
-from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.reading import left_out
-from framework_compare.importers.common.user_file import made_by, one_line
-from framework_compare.importers.keras.arrays import matched
-from framework_compare.importers.keras.reading import Reading
+from framework_compare.importers.common.sources import made_by, one_line
+from framework_compare.importers.common.tracing import (
+    IMAGES,
+    SAMPLES,
+    SEED,
+    drawn_inputs,
+    drawn_target,
+    moved,
+    output_number,
+)
+from framework_compare.importers.keras.reading import Reading, matched
 from framework_compare.json_types import JSON, Fields
 from framework_compare.protocol import Job
 

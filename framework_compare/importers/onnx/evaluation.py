@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram, decimal
-from framework_compare.importers.common.user_file import one_line
+from framework_compare.importers.common.sources import one_line
+from framework_compare.importers.common.tracing import SEED, moved
 from framework_compare.json_types import Document
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ import numpy as np
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field
 from framework_compare.graph.imported_model import Asked
-from framework_compare.importers.common.ends import in_order, output_number
-from framework_compare.importers.common.judging import IMAGES, SAMPLES, SEED, drawn_inputs
 from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
-from framework_compare.importers.common.user_file import one_line
+from framework_compare.importers.common.sources import one_line
+from framework_compare.importers.common.tracing import IMAGES, SAMPLES, SEED, drawn_inputs, in_order, output_number
 from framework_compare.importers.onnx.evaluation import reference
 from framework_compare.json_types import JSON, Document
 from framework_compare.protocol import Job, TrainConfig

@@ -4,6 +4,7 @@ A value is a tensor, None where it is left out, or an array of numpy: what depen
 the opsets arguments have moved from attributes to such arrays, so both are looked at.
 """
 
+import functools
 import math
 import operator
 from types import ModuleType
@@ -240,10 +241,7 @@ def folded(name: str) -> Callable[..., Given]:
 
     def run(c: Call, *values: Given) -> Given:
         like = next((value for value in values if not isinstance(value, np.ndarray)), None)
-        result, *others = (c.tensor(value, like) for value in values)
-        for other in others:
-            result = getattr(c.torch, name)(result, other)
-        return result
+        return functools.reduce(getattr(c.torch, name), (c.tensor(value, like) for value in values))
 
     return run
 

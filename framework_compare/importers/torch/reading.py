@@ -13,8 +13,7 @@ from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import left_out
 from framework_compare.importers.common.views import NotExpressible, Value
 from framework_compare.importers.torch import attention, core, moves, windows
-from framework_compare.importers.torch.calls import chosen_output
-from framework_compare.importers.torch.exact import exact, exact_derivatives
+from framework_compare.importers.torch.calls import chosen_output, exact, exact_derivatives
 from framework_compare.importers.torch.operands import At, Learned
 from framework_compare.importers.torch.operators import HANDLERS, Mask, operator_name
 from framework_compare.json_types import Fields
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
+OPERANDS = (Value, Mask, Learned, attention.Scores)
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
@@ -159,7 +159,7 @@ class Reading:
                 raise NotExpressible(kind)
             else:
                 result = HANDLERS[kind](At(self, node), given)
-        except LACKS as first:
+        except core.LACKS as first:
             result = self._read_core(node, kind, given, [one.node for one in attention.values_of(operands)], first)
         if name.endswith("_"):  # later readers of what it changed see the result
             self._write(node, node.args[0], result)
@@ -171,7 +171,7 @@ class Reading:
         if operator_name(target.target) in ("slice", "select"):
             try:
                 made = moves.written(At(self, node), self.values[target.args[0].name], target, result)
-            except LACKS as lack:
+            except core.LACKS as lack:
                 made = self._missing(target.args[0], f"{node.target} on a part: {lack}", [])
             self._write(node, target.args[0], made)
 
@@ -181,7 +181,7 @@ class Reading:
             if kind in RANDOM or self.reader.is_behind_missing(sources):
                 raise first
             return core.read(At(self, node), kind, given, first)
-        except LACKS as lack:
+        except core.LACKS as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             return self._lacking(node, lack, sources, f"{kind} of other arguments", kind)
 
@@ -190,7 +190,7 @@ class Reading:
         inputs = [value for value in map(self.values.get, sorted(outside)) if isinstance(value, Value)]
         try:
             return windows.read(self, call, inputs)
-        except LACKS as lack:
+        except core.LACKS as lack:
             words = "attention in windows of another form"
             return self._lacking(call.last, lack, [value.node for value in inputs], words)
 
@@ -246,10 +246,6 @@ class Reading:
         path = self._path(node)
         inner = any(one.target.startswith(f"{path}.") for one in self.learned.values())
         return f"{path}.{node.name}" if inner else path
-
-
-LACKS = core.LACKS
-OPERANDS = (Value, Mask, Learned, attention.Scores)
 
 
 def operands_of(given: Iterable[object]) -> Iterator[Any]:

@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Dict, Mapping, NamedTuple, Optional, Sequence,
 import numpy as np
 
 from framework_compare.adapters.torch.pipeline import import_torchvision
-from framework_compare.adapters.torch.tasks import LOSSES
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.graph.imported_model import Asked, TraceAnswer
-from framework_compare.importers.common.judging import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
-from framework_compare.importers.common.user_file import made_by, object_of, one_line, place_of
+from framework_compare.importers.common.sources import made_by, object_of, one_line, place_of
+from framework_compare.importers.common.tracing import IMAGES, SEED, drawn_inputs, drawn_target, moved
 from framework_compare.importers.torch import calls, zoos
-from framework_compare.importers.torch.exact import AMPLIFIED, exact_derivatives, take_statistics
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 BATCH = 2  # images of the tracing
+AMPLIFIED = 1e-9  # relative change of outputs by the last place of what is given: beyond it, evaluation verifies little
 VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, it amplifies rounding beyond the level
 # Of memory for each parameter: the module and its copy in float32, the copy in float64 with its gradients, both to be
 # written.
@@ -264,11 +263,11 @@ def judge(
     given = known.given if known else drawn_inputs(task, _judged(reading.graph), rng)
     target = drawn_target(task, len(given[0]), rng)
     exact = {**{f"input:{name}": array for name, array in zip(task.named_inputs, given)}, "target": target}
-    call = Call(torch, module, tuple(map(torch.from_numpy, given)), task, output)
+    call = calls.Call(torch, module, tuple(map(torch.from_numpy, given)), task, output)
     if known is None:
         exact["evaluation"] = call.evaluated()
         if call.amplification(exact["evaluation"]) > AMPLIFIED:
-            take_statistics(torch, module, call.given)
+            call.take_statistics()
             exact["evaluation"] = call.evaluated()
     else:
         exact["evaluation"] = known.logits.reshape(-1, *task.output_shape)
@@ -289,67 +288,6 @@ def arrays_of(module: Module) -> Dict[str, Tensor]:
     """Parameters and buffers by all their names."""
     parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
     return {**dict(parameters), **dict(buffers)}
-
-
-class Call(NamedTuple):
-    """A module in float64 with what it is given, for a task, of which one output is trained."""
-
-    torch: ModuleType
-    module: Module
-    given: Tuple[Tensor, ...]
-    task: Task
-    output: str
-
-    def _outputs(self, given: Sequence[Tensor]) -> Tensor:
-        """Return outputs in the graph's shape, which has (N, 1) for (N,)."""
-        found = calls.chosen_output(calls.called(self.module, given, self.task), self.output)
-        return found.reshape(len(given[0]), *self.task.output_shape)
-
-    def evaluated(self) -> np.ndarray:
-        """Outputs in evaluation, which must be the same at a second call."""
-        self.module.eval()
-        with self.torch.no_grad(), exact_derivatives(self.torch, drops=True):
-            first, again = (self._outputs([one.clone() for one in self.given]).numpy().copy() for _ in range(2))
-        if not np.allclose(first, again, rtol=1e-9, atol=1e-9 * float(np.abs(first).max()), equal_nan=True):
-            raise UsageError(
-                f"in evaluation its {self.name} for the same {self.task.unit}s differ between two calls: it remembers"
-                " the first, or draws random numbers, as a functional dropout without training=self.training does"
-            )
-        return first
-
-    def amplification(self, outputs: np.ndarray) -> float:
-        """Return the relative change of these outputs in evaluation with the last place of the inputs."""
-        up = self.torch.tensor(math.inf, dtype=self.torch.float64)
-        nearby = [self.torch.nextafter(one, up) if one.is_floating_point() else one for one in self.given]
-        with self.torch.no_grad(), exact_derivatives(self.torch, drops=True):
-            moved_by = self._outputs(nearby).numpy() - outputs
-        size = float(np.linalg.norm(outputs))
-        return float(np.linalg.norm(moved_by)) / size if size else 0.0
-
-    def trained(self, target: Tensor) -> np.ndarray:
-        """Outputs in training; gradients are with the parameters then."""
-        torch, unit = self.torch, self.task.unit
-        with exact_derivatives(torch):
-            given = [one.clone() for one in self.given]
-            self.module.train()
-            outputs = self._outputs(given)
-            if not all(map(torch.equal, given, self.given)):
-                raise UsageError(
-                    f"forward changes its {unit}s in place, which the next epoch would see; let it copy them first"
-                )
-            if not outputs.requires_grad:
-                which = "its first output" if not self.output else f"its output {self.output!r}"
-                raise UsageError(f"no gradient reaches a parameter from {which}, so nothing can be trained")
-            try:
-                LOSSES[self.task.loss](torch)(outputs, target).backward()
-            except RuntimeError as error:
-                raise UsageError(f"its backward pass also fails in torch: {one_line(error)}") from error
-        return outputs.detach().numpy()
-
-    @property
-    def name(self) -> str:
-        """Return what its outputs are called."""
-        return "logits" if self.task.loss.endswith("cross_entropy") else "outputs"
 
 
 def _check_finite(exact: Mapping[str, np.ndarray], name: str) -> None:

@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Iterable, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.importers.common.keywords import parts_of
-from framework_compare.importers.common.user_file import one_line
+from framework_compare.importers.common.sources import one_line, parts_of
 from framework_compare.json_types import Fields
 
 if TYPE_CHECKING:

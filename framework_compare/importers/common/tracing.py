@@ -1,14 +1,34 @@
-"""The arrays from which the judges of an import start, and the samples that they are given."""
+"""What tracing needs of any program: its inputs and outputs by their names, and what judges of the import start from."""
 
-from typing import Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Task
+from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Task
 
 SEED = 0
 IMAGES = 3  # that a model is judged by: not as many as it is read with, so that a batch taken for a constant shows
 SAMPLES = 16  # of arrays, which may be vectors before a BatchNormalization
+
+
+def in_order(names: Sequence[str], fields: Sequence[Field]) -> Tuple[Field, ...]:
+    """Return what each input is given: the array of its name, or, where not all have one, those in their order."""
+    named = {field.name: field for field in fields}
+    if len(names) != len(fields):
+        raise UsageError(
+            f"it takes {len(names)} inputs ({', '.join(names)}), and the data have {len(fields)} ({', '.join(named)})"
+        )
+    return tuple(named[name] for name in names) if set(names) == set(named) else tuple(fields)
+
+
+def output_number(names: Sequence[str], name: str) -> int:
+    """The number of the output that is trained: one by its name or number, the first where none is named."""
+    numbers = {"": 0, **{str(number): number for number in range(len(names))}}
+    numbers.update({own: number for number, own in enumerate(names)})
+    if name not in numbers:
+        raise UsageError(f"it has no output {name!r}; allowed: {', '.join(names)}")
+    return numbers[name]
 
 
 def moved(rng: np.random.Generator, array: np.ndarray, *, positive: bool) -> np.ndarray:

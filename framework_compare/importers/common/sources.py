@@ -1,13 +1,15 @@
-"""A function or class of a user's Python file, called."""
+"""What a user names a model by: a function or class of a Python file, called, and keywords: "gpt2:n_layer=2,head=lm"."""
 
 import importlib.util
 import inspect
 import os
 import sys
 import traceback
-from typing import Any
+from typing import Any, List
 
 from framework_compare.errors import UsageError
+
+_QUOTES = ("'", '"')
 
 
 def object_of(path: str, name: str) -> Any:
@@ -60,3 +62,27 @@ def place_of(error: BaseException) -> str:
         if os.path.isfile(path) and not path.startswith((*libraries, os.path.dirname(os.__file__), ours)):
             return f" at {os.path.basename(path)}:{frame.lineno} ({(frame.line or '').strip()[:80]})"
     return ""
+
+
+def is_open(text: str) -> bool:
+    """Return whether a bracket or a quote of a text is not closed."""
+    quote, depth = "", 0
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in _QUOTES:
+            quote = letter
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+    return bool(quote) or depth > 0
+
+
+def parts_of(text: str) -> List[str]:
+    """What stands between the commas of a text that are in no bracket and in no quotes."""
+    parts: List[str] = []
+    for part in text.split(","):
+        if parts and is_open(parts[-1]):
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return [part for part in parts if part]

@@ -297,7 +297,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     entry = Framework("faulty", f"{HERE / 'plugins' / 'faulty.py'}:FaultyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "faulty", entry)
     for name in FAULTS:
-        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"faults:{name}"))
+        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"linear:{name}"))
     return "faulty"
 
 

@@ -12,6 +12,7 @@ PLUGINS = Path(__file__).parent / "plugins"
 SUITE = f"""
 import sys
 sys.path.insert(0, {str(PLUGINS)!r})
+from warm_workers import all_warm
 from framework_compare import registry, sweep
 from framework_compare.registry import Framework
 

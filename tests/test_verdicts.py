@@ -1,7 +1,5 @@
 """Verdicts: what a study shows of its frameworks, in records, sentences and the first lines of tables."""
 
-import re
-
 import numpy as np
 import pytest
 from bounds import decimals, digits

@@ -22,6 +22,7 @@ from PIL import Image
 from framework_compare import compare, registry
 from framework_compare.comparison import Comparison
 from framework_compare.datasets import fire_smoke, render
+from framework_compare.environments import externals
 from framework_compare.launch import supervised_worker
 from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
@@ -183,6 +184,24 @@ def one_run() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def asked_once() -> Iterator["set[str]"]:
+    """What this interpreter has is asked of it once per process, and so of others that a fixture adds and nobody changes."""
+    unchanged, answers, ask = {sys.executable}, {}, externals._ask
+
+    def answer(spec: Framework, path: Path) -> Any:
+        key = spec.imports, path, os.environ.get("PYTHONPATH")
+        if str(path) not in unchanged:
+            return ask(spec, path)
+        if key not in answers:
+            answers[key] = ask(spec, path)
+        return answers[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(externals, "_ask", answer)
+        yield unchanged
+
+
+@pytest.fixture(scope="session", autouse=True)
 def drawn_once() -> Iterator[None]:
     """An image of a rendered set, and a chart of the same specification, are drawn once per process."""
     with pytest.MonkeyPatch.context() as patch:
@@ -278,7 +297,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     entry = Framework("faulty", f"{HERE / 'plugins' / 'faulty.py'}:FaultyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "faulty", entry)
     for name in FAULTS:
-        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"faults:{name}"))
+        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"linear:{name}"))
     return "faulty"
 
 
@@ -318,6 +337,14 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 def report_file(comparison: Comparison) -> Path:
     """Its report, which takes seconds to draw; tests leave it as it is."""
     return comparison.report(comparison.folder.parent / "report.html")
+
+
+@pytest.fixture
+def one_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have their figures for the widest pages alone: for tests of what else is in them, in a third of the time."""
+    from framework_compare.report.page import report
+
+    monkeypatch.setattr(report, "WIDTHS", report.WIDTHS[:1])
 
 
 @pytest.fixture(scope="module")

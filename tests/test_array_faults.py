@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
-from image_files import write_idx
-from pickled import Runs
+from image_files import Runs, write_idx
 from PIL import Image
 
 from framework_compare.datasets.arrays import load

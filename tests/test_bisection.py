@@ -44,7 +44,7 @@ class Rival(TinyTrainer):
 
 
 @pytest.fixture(scope="module")
-def releases(tmp_path_factory):
+def releases(tmp_path_factory, asked_once):
     """A folder of wheels of four releases, and an interpreter for each by competitor."""
     place, python = tmp_path_factory.mktemp("releases"), {}
     (place / "links").mkdir()
@@ -55,6 +55,7 @@ def releases(tmp_path_factory):
         (packages,) = folder.glob("lib/python3.*/site-packages")
         (packages / "parent.pth").write_text(str(Path(np.__file__).parents[1]))
         python[f"tiny@{version}"] = str(folder / "bin/python")
+    asked_once.update(python.values())
     return place / "links", python
 
 

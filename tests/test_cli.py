@@ -140,7 +140,7 @@ def quickstart(images, own_cache, monkeypatch):
     return run
 
 
-def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache):
+def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache, one_width):
     lines, code = quickstart(paced("quick", pace_s=0.002), paced("slow", pace_s=0.006))
     answer, modes, report, following, said = lines[-5:]
     assert answer.startswith("Answer: linear: quick (eager)") and "faster than slow (eager) (not verified)" in answer

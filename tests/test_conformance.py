@@ -29,7 +29,7 @@ def conform(pytester, own_cache, monkeypatch):
     def run(body: str = "", *options: str, least: int = 40) -> "dict[str, str]":
         report = pytester.path / "report.xml"
         given = ("--frameworks", write_mine(pytester.path, "mine", body), f"--junitxml={report}", *options)
-        pytester.runpytest_subprocess("-p", "start_warm", *SUITE, *given, timeout=300)
+        pytester.runpytest_subprocess("-p", "warm_workers", *SUITE, *given, timeout=300)
         return failures(report, "mine", least)
 
     return run
@@ -298,7 +298,7 @@ def report(tmp_path_factory):
         given += ["--frameworks", write_mine(folder, name, body)]
         asked.append(f"({name} and {words})")
     environment = {**os.environ, "PYTHONPATH": str(PLUGINS), CACHE_VARIABLE: str(folder / "cache")}
-    command = [sys.executable, "-m", "pytest", "-p", "start_warm", *SUITE, *given, "-k", " or ".join(asked)]
+    command = [sys.executable, "-m", "pytest", "-p", "warm_workers", *SUITE, *given, "-k", " or ".join(asked)]
     subprocess.run([*command, "--junitxml=report.xml"], cwd=folder, env=environment, capture_output=True, timeout=600)
     return folder / "report.xml"
 

@@ -134,6 +134,7 @@ def fairness(name: str, out: Path, images: Path, check: int = 0):
     run("fairness", "--out", out, *options, *more, check=check)
 
 
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_the_command_writes_ladder_and_curves_and_fails_for_who_trains_otherwise(framework, images, tmp_path):
     framework("honest", HONEST)
     fairness("honest", tmp_path / "out", images)

@@ -87,6 +87,7 @@ def test_two_workers_that_a_group_does_not_hold_together_run_alone_and_say_so(wi
     assert study.verdicts()[0].blocks == 2
 
 
+@pytest.mark.nightly  # by day test_duels.py has it, where a room for two is pretended
 def test_a_third_worker_that_a_group_does_not_hold_takes_turns_with_the_fastest(within):
     study = within(780, [HOLDS.format(mib=200)] * 3)
     assert study.frame.status.eq("ok").all() and study.frame.runs_ok.tolist() == [2, 1, 1]

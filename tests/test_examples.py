@@ -23,7 +23,7 @@ def test_the_study_file_is_a_request_that_can_be_planned(own_cache):
     assert len(forecast.cells) == 3 * 2 * 2
 
 
-def test_the_script_prints_verdicts_a_table_and_a_report(monkeypatch, tmp_path, capsys):
+def test_the_script_prints_verdicts_a_table_and_a_report(monkeypatch, tmp_path, capsys, one_width):
     from drawn_study import study
 
     made, requests = study(tmp_path / "study"), []

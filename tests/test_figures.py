@@ -47,7 +47,7 @@ def test_a_figure_has_its_data_its_colours_its_width_and_a_finding_in_each_view(
         parts = files.draw(subject, name, view=view)
         assert parts and parts.keys() == usual.keys()
         for title, part in parts.items():
-            altair.Chart.from_dict(part.spec)
+            altair.Root.validate(part.spec)
             assert part.svg.startswith("<svg") and part.width > 100 and values(part.spec)
             assert not view or part.spec != usual[title].spec
             assert not re.search(r"[>\"](NaN|undefined|Infinity|null)[<\"]", part.svg)

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 from bounds import rounding
+from parity_fixtures import TRAINER
 from sequences import TAGS, TEXT
-from workload_trainer import TRAINER
 
 from framework_compare import compare
 from framework_compare.errors import UsageError

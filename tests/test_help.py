@@ -54,7 +54,7 @@ def studies(own_cache, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("line", [line for line in EXAMPLES if split(line)[0] in TRAIN_NOTHING])
-def test_examples_that_train_nothing_run(line, studies):
+def test_examples_that_train_nothing_run(line, studies, one_width):
     done = CliRunner().invoke(root.app, shlex.split(line))
     assert done.exit_code == 0, (done.output, done.exception)
     out = re.search(r"--out (\S+)", line)

@@ -33,7 +33,7 @@ from framework_compare import registry
 from framework_compare.cli import root
 registry.register_framework(registry.Framework("faulty", {adapter!r}, "", "numpy", ((3, 8), (3, 99))))
 for name in FAULTS:
-    registry.register_model(name, "faults:" + name)
+    registry.register_model(name, "linear:" + name)
 sys.argv = ["framework-compare", *json.loads(sys.argv[1])]
 root.main()
 """

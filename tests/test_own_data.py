@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from bounds import rounding
 from command_line import run
-from pickled import Runs
+from image_files import Runs
 from PIL import Image
 
 from framework_compare.datasets.own import DataOptions, OwnData

@@ -10,6 +10,7 @@ from network_mistakes import BIASED, BOUNDED, DECAYED, MUTATIONS, NESTEROV, NO_L
 from nightly import some_nightly
 from parity_fixtures import climb, climbs
 
+from framework_compare import registry
 from framework_compare.graph import Node
 from framework_compare.parity.network import surgery
 from framework_compare.parity.network.ladder import KEPT, TOLERANCE, Judge, LevelFailed, check_dropout, check_off
@@ -316,3 +317,43 @@ def test_dropout_in_steps_may_move_gradients_by_less_than_one_draw(moved, is_off
     judge._dropout_moves = lambda: iter([0.07, 0.05, 0.04, 0.03])
     with pytest.raises(LevelFailed, match="off in training steps") if is_off else contextlib.nullcontext():
         judge._in_steps([node])
+
+
+OP_CHANGED = """
+    name = 'mutated'
+
+from .oracle import Mode
+right = dict(OPS)
+{change}
+"""
+
+
+@pytest.fixture
+def sequences(monkeypatch, training_held, pipeline_held):
+    """Registers networks of sequences; the pipelines and the small image model are tested elsewhere."""
+    for name in ("forecast", "tagger"):
+        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"sequences:{name}"))
+
+
+@pytest.mark.parametrize("model", ["forecast", "tagger"])
+def test_the_reference_in_float32_passes_on_sequences(mutate, sequences, model):
+    mutate()
+    found = climb(model)
+    assert (found.status, found.diverges) == ("passed", ""), found.levels
+
+
+@pytest.mark.parametrize(
+    "model, change, level, place",
+    [
+        ("forecast", "OPS['Last'] = lambda n, w, x, m: right['Last'](n, w, (x[0][:, ::-1],), m)", 1, "last (Last)"),
+        ("tagger", "OPS['Concat'] = lambda n, w, x, m: right['Concat'](n, w, x[::-1], m)", 1, "both (Concat)"),
+        ("tagger", "OPS['Dropout'] = lambda n, w, x, m: right['Dropout'](n, w, x, Mode(False))", 5, ""),
+    ],
+    ids=["first step for the last", "concat the other way round", "no dropout"],
+)
+def test_a_mistake_on_sequences_is_named(mutate, sequences, model, change, level, place):
+    mutate(OP_CHANGED.format(change=change))
+    found = climb(model)
+    failed = [one for one in found.levels if not one.passed]
+    assert failed and failed[0].number == level, found.levels
+    assert place in found.diverges

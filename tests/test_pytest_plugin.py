@@ -12,6 +12,7 @@ PLUGINS = Path(__file__).parent / "plugins"
 SUITE = f"""
 import sys
 sys.path.insert(0, {str(PLUGINS)!r})
+from warm_workers import all_warm
 from framework_compare import registry, sweep
 from framework_compare.registry import Framework
 
@@ -78,7 +79,8 @@ def test_once_more(cell, run_cell):
 
 
 def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, images, own_cache):
-    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(images=str(images)))
+    narrowed = "from framework_compare.report.page import report\nreport.WIDTHS = report.WIDTHS[:1]\n"
+    pytester.makepyfile(SUITE + "import pytest\n" + narrowed + TWICE.format(images=str(images)))
     result = pytester.runpytest_subprocess("--fc-out", "study", "--fc-report", "report.html", "--fc-json", "b.json")
     result.assert_outcomes(passed=3)
     benchmarks = json.loads((pytester.path / "b.json").read_text())["benchmarks"]

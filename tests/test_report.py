@@ -121,7 +121,7 @@ def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, images, t
     assert "limit = 6" in lines and 'memory_limit = "2GiB"' in lines
 
 
-def test_a_ladder_s_report_has_its_gains(tiny, images, tmp_path):
+def test_a_ladder_s_report_has_its_gains(tiny, images, tmp_path, one_width):
     asked = {"dataset": images, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
     study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
     assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
@@ -216,7 +216,7 @@ def test_page_table_and_citation_say_that_data_were_generated(tmp_path):
     assert "generated" not in dict(provenance.facts(study(tmp_path / "real", models=("alexnet",))))["Data"]
 
 
-def test_hostile_names_stay_text(tmp_path):
+def test_hostile_names_stay_text(tmp_path, one_width):
     failure = Run("failed", HOSTILE, log_tail=f"{HOSTILE}\x1b[31m", died_in=HOSTILE)
     folder = tmp_path / "a <b> & 'c'"
     made = study(folder, (HOSTILE, "__proto__"), ("x" * 10_000, "\u202eevil"), failing=[(HOSTILE, "\u202eevil")],
@@ -272,7 +272,7 @@ def test_the_answer_over_all_models_is_never_cut(tmp_path):
     assert lines[-1] == "3 more: `Comparison.verdicts()` lists all." and lines[1].startswith("model_0: ")
 
 
-def test_a_view_has_the_unit_of_the_data_in_its_name(page, tmp_path):
+def test_a_view_has_the_unit_of_the_data_in_its_name(page, tmp_path, one_width):
     rows = study(tmp_path / "study", ("torch", "jax"), ("diabetes_ann",), failing=(), dataset="diabetes", repeats=2)
     text = rows.report(tmp_path / "report.html").read_text()
     assert ">rows per second</label>" in text and "Epoch time, rows per second." in text
@@ -298,7 +298,7 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
 
 
 def test_the_command_writes_the_latest_study_with_a_table_of_costs_and_its_commands_as_code(
-    page, tmp_path, monkeypatch
+    page, tmp_path, monkeypatch, one_width
 ):
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
     mine, out = tmp_path / "studies" / "mine", tmp_path / "report.html"

@@ -111,7 +111,7 @@ def test_cells_differ_by_their_optimizer_alone(tmp_path, own_cache):
     assert adam.bytes_per_image - sgd.bytes_per_image == pytest.approx(4 * 4 * parameters / 10)
 
 
-def test_reading_never_measures(study, own_cache, monkeypatch):
+def test_reading_never_measures(study, own_cache, monkeypatch, one_width):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)
     assert len(study.roofline) == 2 and study.table("roofline") and study.kinds and study.to_json()

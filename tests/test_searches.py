@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from bounds import rounding
-from workload_trainer import TRAINER
+from parity_fixtures import TRAINER
 
 from framework_compare import compare, registry
 from framework_compare.batches import quality

@@ -88,7 +88,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
     assert SENTENCE in " ".join(str(planned).split())
 
 
-def test_commands_and_files_have_the_label(study, own_cache, tmp_path):
+def test_commands_and_files_have_the_label(study, own_cache, tmp_path, one_width):
     for command in ("list", "inspect alexnet"):
         assert SENTENCE in " ".join(run(*command.split()).stdout.split())
     assert json.loads(study.to_json())["labels"] == [SENTENCE]

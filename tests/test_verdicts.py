@@ -1,14 +1,11 @@
 """Verdicts: what a study shows of its frameworks, in records, sentences and the first lines of tables."""
 
-import re
-
 import numpy as np
 import pytest
 from bounds import decimals, digits
 from scipy import stats
 from stored_study import ok, recorded
 
-from framework_compare import compare
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
 from framework_compare.protocol import TrainConfig
@@ -172,24 +169,6 @@ def test_settings_compete_too_within_a_framework(tmp_path):
     assert comparison.verdicts() == []
     with pytest.raises(UnknownNameError, match="subject of verdicts"):
         comparison.verdicts("seed")
-
-
-@pytest.mark.nightly  # by day a duel of test_duels.py finds the slower of two that really run
-@pytest.mark.alone
-def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, images, own_cache, tmp_path):
-    """Three cells of a real study, in processes of their own; one takes twice as long per step, two are alike."""
-    names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.04)]
-    settings = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
-    result = compare(names, "linear", dataset=images, out=tmp_path / "s", repeats=3, **settings)
-    found = {frozenset((one.faster, one.slower)): one for one in result.verdicts()}
-    for name in ("even", "same"):
-        one = found[frozenset((name, "late"))]
-        assert one.shown and one.slower == "late" and one.corrected and one.blocks == 3
-        assert 1.4 < one.ratio < 2.1, "what a step takes besides its pace brings the ratio nearer to 1"
-    assert found[frozenset(("even", "same"))].ratio < 1.3
-    first = result.table(style="markdown").splitlines()[0]
-    # Two that are alike may still differ by a thousandth that three quiet repeats show; the sentence names it first then.
-    assert re.match(r"linear: .* faster than .*\blate\b", first), first
 
 
 def test_a_name_within_another_is_no_mention_of_it():

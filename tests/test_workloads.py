@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from heard import Heard
 from nightly import some_nightly
-from workload_trainer import TRAINER
+from parity_fixtures import TRAINER
 
 from framework_compare import compare, ladder, registry
 from framework_compare.api import resume

@@ -3,6 +3,8 @@
 A worker's start is a second of two interpreters and of numpy. Tests whose subject is what a worker says, or what the
 parent makes of it, can do without: all code that would run does, but that of starting Python. What is asked for in
 another interpreter than this one starts as it always does.
+
+`-p warm_workers` does it for all workers of a suite in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import pytest
+
+from framework_compare.launch import supervised_worker
 
 SERVER = Path(__file__).with_name("warm_worker_server.py")
 AFTER = 3  # -I -S and the interpreter stand before the supervisor's path
@@ -103,3 +109,12 @@ class Subprocess:
             "environment": given["env"],
         }
         return Forked(self._server.fork(request, [*given["pass_fds"], given["stderr"].fileno()]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def all_warm() -> Iterator[None]:
+    server = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervised_worker, "subprocess", Subprocess(server))
+        yield
+    server.close()

@@ -195,6 +195,13 @@ def matmul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
     return F.reshape(product, (-1, *a["size"]))
 
 
+def reduce_max(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    """Share the gradient among equal maxima, as all others do: MXNet gives the whole of it to each (1.9.1)."""
+    most = F.max(x, axis=a["axes"], keepdims=True)
+    share = 1 / F.sum(F.broadcast_equal(x, most), axis=a["axes"], keepdims=True)
+    return most * share + F.BlockGrad(most * (1 - share))
+
+
 def where(F: Any, a: Mapping[str, Any], condition: Any, x: Any, y: Any) -> Any:
     """Its own takes no broadcasts."""
     taken = F.broadcast_not_equal(condition, F.zeros((1,)))

@@ -256,7 +256,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **named(lambda F: F, Less="broadcast_lesser", LessEqual="broadcast_lesser_equal"),
     "ReduceSum": lambda F, a, x: F.sum(x, axis=a["axes"], keepdims=True),
     "ReduceMean": lambda F, a, x: F.mean(x, axis=a["axes"], keepdims=True),
-    "ReduceMax": lambda F, a, x: F.max(x, axis=a["axes"], keepdims=True),
+    "ReduceMax": blocks.reduce_max,
     "Power": lambda F, a, x: x ** a["exponent"],
     "LeakyReLU": lambda F, a, x: F.LeakyReLU(x, act_type="leaky", slope=a["slope"]),
     "Cast": lambda F, a, x: F.cast(x, "float32"),

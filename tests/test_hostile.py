@@ -135,13 +135,9 @@ def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp
         from framework_compare.errors import StudyError
         from framework_compare.protocol import TrainConfig
         from framework_compare.plan.planning import build_graph
-        from framework_compare.study.run_options import RunOptions
-        from framework_compare.study.progress import Watcher
-        from framework_compare.study.study import Study
-        class Folder:
-            folder = Path(sys.argv[1])
+        from framework_compare.study.data_files import weights_path
         try:
-            Study(Folder, RunOptions(), Watcher())._weights(build_graph("alexnet", TrainConfig()), 0)
+            weights_path(Path(sys.argv[1]), build_graph("alexnet", TrainConfig()), 0)
         except StudyError as error:
             print("told:", error)
     """

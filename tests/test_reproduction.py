@@ -1,6 +1,7 @@
 """Published studies again: their table beside ours, what is left out where, resuming, and refusals."""
 
 import math
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -23,8 +24,8 @@ FAST = {"epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipel
 @pytest.fixture
 def short(tiny, images, own_cache, monkeypatch):
     """A published study of the test framework, under the names of PyTorch and AlexNet; its name."""
-    monkeypatch.setitem(registry.FRAMEWORKS, "torch", registry.FRAMEWORKS[tiny])
-    monkeypatch.setitem(registry.MODELS, "alexnet", registry.MODELS["linear"])
+    monkeypatch.setitem(registry.FRAMEWORKS, "torch", replace(registry.FRAMEWORKS[tiny], title="PyTorch"))
+    monkeypatch.setitem(registry.MODELS, "alexnet", replace(registry.MODELS["linear"], title="AlexNet"))
     monkeypatch.setitem(reproduction_tables.SETS, images.name, "small")
     monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
     base = {"dataset": images, **FAST}

@@ -119,12 +119,18 @@ def test_an_answer_counts_settings_and_names_the_opposite_on_another_machine():
     ]
     (found,) = answers.answers(known)
     assert (found.kind, found.settings, found.machines, found.replicated) == ("Convolutional networks", 2, 2, 1)
-    assert found.fastest == {"PyTorch": 1, "MXNet or JAX": 1}
+    assert found.fastest == {"PyTorch": 1}, "of the other model nothing tells MXNet from the rest"
     assert found.slowdowns == {"torch": 1.5, "mxnet": 1.0, "jax": 2.5}
     assert "Convolutional networks on CPU" not in answers.gaps([found]) and len(answers.gaps([found])) == 9
     (own,) = answers.answers([pair("a", 2.0)])
     assert own.kind == "Models of users" and own.sentence == "Fastest of 2 frameworks: PyTorch."
-    assert answers.answers([pair("a", 1.0)._replace(shown=False)])[0].sentence.startswith("No difference")
+    assert answers.answers([pair("a", 1.0)._replace(shown=False)])[0].sentence.startswith(
+        "No framework is significantly faster"
+    )
+    ahead = [pair("a", 1.2, "jax", "torch"), pair("a", 1.5, "jax", "mxnet")._replace(shown=False)]
+    assert not answers.answers(ahead)[0].fastest, "of MXNet nothing is shown"
+    chain = answers.answers([pair("a", 1.2, "jax", "torch"), pair("b", 1.2, "torch", "mxnet")])[0]
+    assert chain.fastest == {"JAX": 1}
     (found,) = entries.spreads([pair("a", 1.2), pair("b", 0.8), pair("c", 1.3)])["c"]
     assert found.badge == "PyTorch faster: replicated on 2 machines, the opposite on 1"
     (mixed,) = entries.spreads([pair("a", 1.2), pair("a", 0.8)])["c"]

@@ -243,8 +243,8 @@ def test_conv1d_maxout_layernorm_and_pools_by_hand():
     y, _ = OPS["Conv1d"](one, weights, (x,), Mode(False))
     expected = sum(np.correlate(x[1, :, i], weights["weight"][2, i], "valid") for i in range(6))
     np.testing.assert_allclose(y[1, :, 2], expected)
-    y, _ = OPS["Maxout"](node("Maxout", pieces=2), {}, (np.array([[1.0, 5, 7, 2]]),), Mode(False))
-    assert y.tolist() == [[5, 7]]
+    y, backward = OPS["Maxout"](node("Maxout", pieces=2), {}, (np.array([[1.0, 5, 7, 7]]),), Mode(False))
+    assert y.tolist() == [[5, 7]] and backward(np.array([[1.0, 1]]))[0][0].tolist() == [[0, 1, 0.5, 0.5]]
     x = RNG(5).standard_normal((2, 3, 50))
     one = node("LayerNorm", features=50, eps=0.0)
     y, _ = OPS["LayerNorm"](one, {"weight": np.ones(50), "bias": np.zeros(50)}, (x,), Mode(False))

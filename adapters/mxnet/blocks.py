@@ -195,11 +195,16 @@ def matmul(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
     return F.reshape(product, (-1, *a["size"]))
 
 
-def reduce_max(F: Any, a: Mapping[str, Any], x: Any) -> Any:
-    """Share the gradient among equal maxima, as all others do: MXNet gives the whole of it to each (1.9.1)."""
-    most = F.max(x, axis=a["axes"], keepdims=True)
-    share = 1 / F.sum(F.broadcast_equal(x, most), axis=a["axes"], keepdims=True)
-    return most * share + F.BlockGrad(most * (1 - share))
+def shared_max(F: Any, x: Any, axis: Any) -> Any:
+    """Return the maximum over an axis or axes, which stay, its gradient shared among equals as all others do.
+
+    MXNet gives the whole of it to each (1.9.1).
+    """
+    most = F.max(F.BlockGrad(x), axis=axis, keepdims=True)
+    winners = F.broadcast_equal(F.BlockGrad(x), most)
+    finite = F.clip(x, -3e38, 3e38)
+    nought = finite - F.BlockGrad(finite)  # with the gradient of x
+    return most + F.sum(nought * winners, axis=axis, keepdims=True) / F.sum(winners, axis=axis, keepdims=True)
 
 
 def where(F: Any, a: Mapping[str, Any], condition: Any, x: Any, y: Any) -> Any:

@@ -27,9 +27,9 @@ PLACES = ("CPU", "GPU")  # that a first page is expected to answer for
 class Answer(NamedTuple):
     """A kind of model in one place. A setting is a model under one condition.
 
-    fastest: by names, joined with "or" where neither is shown to be faster, the number of settings in which nothing else
-    is. slowdowns: by framework the median over settings of its epoch time over that of the fastest of
-    the same study. replicated: settings in which two machines or more show the same difference, and none the opposite.
+    fastest: by name the number of settings in which a framework is shown to be faster than every other. slowdowns: by
+    framework the median over settings of its epoch time over that of the fastest of the same study. replicated:
+    settings in which two machines or more show the same difference, and none the opposite.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
         """Return who is fastest, in how many settings."""
         parts = [f"{names} ({count} of {self.settings} settings)" for names, count in self.fastest.items()]
         if not parts:
-            return "No difference between frameworks is significant."
+            return "No framework is significantly faster than all others."
         names = ", ".join(parts if self.settings > 1 else self.fastest)
         return f"Fastest of {len(self.slowdowns)} frameworks: {names}."
 
@@ -77,9 +77,9 @@ def _answer(kind: str, place: str, settings: Mapping[tuple[str, str], Sequence[P
     slowdowns: dict[str, list[float]] = {}
     replicated = 0
     for pairs in settings.values():
-        leaders, again = _leaders(pairs)
+        leader, again = _leader(pairs)
         replicated += again
-        fastest.update([leaders] if leaders else [])
+        fastest.update([leader] if leader else [])
         for name, slowdown in _slowdowns(pairs).items():
             slowdowns.setdefault(name, []).append(slowdown)
     names = in_order(list(slowdowns))
@@ -96,16 +96,21 @@ def _answer(kind: str, place: str, settings: Mapping[tuple[str, str], Sequence[P
     )
 
 
-def _leaders(pairs: Sequence[Pair]) -> tuple[str, bool]:
-    """The frameworks that none is shown to beat, "" where no difference is shown; whether a second machine shows it."""
-    slower, replicated = set(), False
+def _leader(pairs: Sequence[Pair]) -> tuple[str, bool]:
+    """The framework that is shown to be faster than all others, else ""; whether a second machine shows a difference."""
+    beaten: dict[str, set[str]] = {}
+    replicated = False
     for several in spreads(pairs).values():
         for one in several:
             ahead, behind = one.shown_on
-            slower |= {one.second} if ahead > behind else {one.first} if behind > ahead else set()
+            if ahead != behind:
+                winner, loser = (one.first, one.second) if ahead > behind else (one.second, one.first)
+                beaten.setdefault(base(winner), set()).add(base(loser))
             replicated |= max(ahead, behind) > 1 and not min(ahead, behind)
-    names = in_order([name for one in pairs for name in (one.first, one.second)])
-    return " or ".join(title(name) for name in names if name not in slower) if slower else "", replicated
+    names = {base(name) for one in pairs for name in (one.first, one.second)}
+    for _ in names:  # what beats one that beats a third beats that, too: few studies compare all
+        beaten = {name: others.union(*(beaten.get(other, ()) for other in others)) for name, others in beaten.items()}
+    return next((title(name) for name, others in beaten.items() if others == names - {name}), ""), replicated
 
 
 def _slowdowns(pairs: Sequence[Pair]) -> dict[str, float]:

@@ -10,6 +10,8 @@ DEVICES = {"cuda": "GPU", "cpu": "CPU"}
 def title(name: object) -> str:
     """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
     base, _, version = str(name).partition("@")
+    if base not in registry.FRAMEWORKS and base not in registry.MODELS and base not in DEVICES:
+        registry.load_plugins()
     entry = registry.FRAMEWORKS.get(base) or registry.AS_WRITTEN.get(base) or registry.MODELS.get(base)
     known = entry.title if entry else DEVICES.get(base)
     return f"{known} {version}".strip() if known else str(name)

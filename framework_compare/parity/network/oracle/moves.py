@@ -68,17 +68,13 @@ def expand(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
 
 
 def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """The gradient goes to the first largest of a group of neighbours."""
+    """The largest of each group of neighbours; equals share the gradient."""
     (x,) = inputs
     groups = x.reshape(*x.shape[:-1], -1, node.attrs["pieces"])
-    winner = groups.argmax(axis=-1)[..., None]
-
-    def backward(dy: Array) -> Gradients:
-        dgroups = np.zeros_like(groups)
-        np.put_along_axis(dgroups, winner, dy[..., None], axis=-1)
-        return (dgroups.reshape(x.shape),), {}
-
-    return groups.max(axis=-1), backward
+    y = groups.max(axis=-1)
+    winners = (groups == y[..., None]).astype(x.dtype)
+    share = winners / winners.sum(axis=-1, keepdims=True)
+    return y, lambda dy: (((dy[..., None] * share).reshape(x.shape),), {})
 
 
 def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

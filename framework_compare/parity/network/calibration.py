@@ -41,12 +41,13 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, rep
             views[f"{node.name}.bias"][:] += lift
             value = value + lift
         reader = _reader(graph, node.name, KINKS)
-        if reader is not None and _bias_of(node, nodes, views) is not None:
-            state = rng.random(value.shape[_channel_axis(value)])
+        bias = _bias_of(node, nodes, views)
+        if reader is not None and bias is not None:
+            state = rng.random((value.shape[_channel_axis(value)],))
             pool = _pool_behind(graph, reader.name)
             if pool is not None and value.ndim == 4:
                 state[_nearly_tied(value, pool)] = OFF
-            value += _shift(node, nodes, views, value, reader.op, state)
+            value += _shift(node, bias, views, value, reader.op, state)
         return value
 
     evaluate(graph, apply, images)
@@ -116,9 +117,7 @@ def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Opt
     return name if name in views else None
 
 
-def _shift(
-    node: Node, nodes: Dict[str, Node], views: Dict[str, Array], value: Array, activation: str, state: Array
-) -> Array:
+def _shift(node: Node, bias_name: str, views: Dict[str, Array], value: Array, activation: str, state: Array) -> Array:
     """Put each channel of `value` on one side of the kinks; returns what is to be added to it."""
     middle, deviation = _spread(value)
     added = np.zeros_like(value)
@@ -132,7 +131,7 @@ def _shift(
         added = scaled - value
         middle, deviation = _spread(scaled)
     move = (_target(activation, deviation, state) - middle).astype(value.dtype)
-    views[_bias_of(node, nodes, views)][:] += move
+    views[bias_name][:] += move
     return added + _wide(move, value)
 
 

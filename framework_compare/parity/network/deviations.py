@@ -91,7 +91,7 @@ def least_errors(exact: Answers, loss: str, least: float) -> Errors:
 
 def relative(found: Array, exact: Array) -> float:
     """Norm of the difference over the norm of the exact value; infinite where either is not finite."""
-    return _ratio(np.linalg.norm(np.subtract(found, exact, dtype=np.float64)), np.linalg.norm(exact))
+    return _ratio(_norm(np.subtract(found, exact, dtype=np.float64)), _norm(exact))
 
 
 def gradient_errors(
@@ -101,13 +101,13 @@ def gradient_errors(
 
     A bias whose effect the next BatchNorm takes out has such a gradient: what is left of it is rounding of others.
     """
-    norms = {name: float(np.linalg.norm(array)) for name, array in exact.items()}
+    norms = {name: _norm(array) for name, array in exact.items()}
     largest = max(norms.values())
     sizes = {name: max(norm, SMALL * largest) for name, norm in norms.items()}
     for name, norm in norms.items():
         if norm < ZERO * largest:
             sizes[name] = SMALL * largest * unit(precision) / unit("fp32")
-    differences = {n: np.linalg.norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
+    differences = {n: _norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
     return {name: _ratio(difference, sizes[name]) for name, difference in differences.items()}
 
 
@@ -119,6 +119,10 @@ def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, f
     moved = max(float(np.linalg.norm(way)), STILL * float(np.linalg.norm(start)))
     along = [abs(float(difference @ d)) / max(float(np.linalg.norm(d)), TINY) for d in (way, start)]
     return _ratio(float(np.linalg.norm(difference)), moved), _ratio(along[0], moved), _ratio(along[1], moved)
+
+
+def _norm(array: Array) -> float:
+    return float(np.linalg.norm(array))
 
 
 def _ratio(difference: float, size: float) -> float:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -98,7 +98,8 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
 
         def keep(name: str, value: np.ndarray, values: Dict[str, np.ndarray] = values) -> None:
             flat = value.reshape(len(value), -1).astype(np.float64)
-            single = np.stack([value[(slice(None), *place)] for place in places[name]], axis=1)
+            indices: List[Tuple[Any, ...]] = [(slice(None), *place) for place in places[name]]
+            single = np.stack([value[index] for index in indices], axis=1)
             sums = flat @ surgery.signs(flat.shape[1]).T
             both = np.concatenate([single, sums], axis=1)
             values[name] = both[found.samples] if len(both) > 1 else both  # of a Constant all samples have the same
@@ -179,6 +180,6 @@ def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndar
         where = f"in a signed sum of all its values (no single one of {len(watched.places)} shows it)"
     else:
         image, column = np.unravel_index(np.argmax(single), single.shape)
-        where = f"at {(int(image), *watched.places[column])}"
+        where = f"at {(int(image), *watched.places[int(column)])}"
     got, expected = values[image, column], watched.exact[image, column]
     return f"first layer that differs: {name} ({op}), {where} {got:.9g}, expected {expected:.9g}"

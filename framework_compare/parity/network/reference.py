@@ -37,7 +37,7 @@ class Reference:
     flat: Array  # weights of level 1, float32
     smooth: Array  # weights of levels 2 and 3
     optimizer: Optimizer  # of level 3
-    batches: List[Tuple[Inputs, Array]]
+    batches: Sequence[Tuple[Inputs, Array]]
     exact: Answers
     yardstick: Errors
     precision: str = "fp32"
@@ -157,7 +157,7 @@ def save_batches(path: Path, batches: Sequence[Tuple[Inputs, Array]]) -> None:
             arrays.update({f"input{k:02}_{i}": array for k, array in enumerate(inputs)})
         else:
             arrays[f"images{i}"] = inputs
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # its stubs take one of them for allow_pickle
 
 
 def least_batch(graph: Graph) -> int:
@@ -298,7 +298,11 @@ def moved(images: Inputs, draw: int, precision: str = "fp32") -> Inputs:
     about half of the numbers round to the other neighbour.
     """
     if isinstance(images, tuple):
-        return tuple(moved(array, draw, precision) for array in images)
+        return tuple(_moved(array, draw, precision) for array in images)
+    return _moved(images, draw, precision)
+
+
+def _moved(images: Array, draw: int, precision: str) -> Array:
     if draw == 0 or images.dtype.kind != "f":
         return images
     rng = np.random.default_rng(draw)

@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
@@ -92,7 +93,7 @@ def _distance(first: float, second: float) -> float:
 def train_curves(
     frameworks: Names,
     models: Names,
-    dataset: DataSets | None,
+    dataset: str | os.PathLike[str] | None,
     *,
     steps: int = 20,
     where: Where = Where(),
@@ -105,7 +106,7 @@ def train_curves(
     """
     _, chosen, configs = _checked(frameworks, models, steps, settings, say)
     names, where = where.named(frameworks, configs[0].device, say)
-    index = resolve(dataset, seed=configs[0].seed)
+    index = resolve(dataset or registry.Model.dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.files.classes)) for config in configs]
     with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
@@ -162,6 +163,7 @@ def train_workload_curves(
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
         raise UsageError("loss curves of a workload are compared in fp32, with one value for each setting")
     (data,) = planned.datasets.values()
+    assert isinstance(data, ArrayData)  # as of every workload
     with scratch() as place:
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
         run = CurveRun(place, of_arrays(place, data, steps, config), config, say)

@@ -1,7 +1,7 @@
 """Ops on images: convolution, BatchNorm, pooling, and a quantum circuit on each patch."""
 
 import math
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
     return out[:, top : top + height, left : left + width]
 
 
-def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tuple[slice, slice]]]:
+def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tuple[Any, ...]]]:
     """Yield each place (i, j) of the window with the padded image's pixels that it meets, one per window."""
     (rows, across), (down, right) = window.output(size), window.stride
     for i in range(window.kernel[0]):
@@ -228,7 +228,8 @@ def _kron(factors: Array) -> Array:
 
 def _angle_gradients(gates: Sequence[circuit.Gate], angles: Array, dmatrix: Array) -> Array:
     """Gradient by each rotation's angle, from that by the circuit's (32, 16) matrix."""
-    steps, constants, gradients = circuit.matrices(gates, angles), circuit.gate_constants(gates), []
+    steps, constants = circuit.matrices(gates, angles), circuit.gate_constants(gates)
+    gradients: List[float] = []
     for place, (turns, constant) in enumerate(constants):
         if turns:
             half = float(angles[len(gradients)]) / 2

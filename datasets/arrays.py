@@ -48,7 +48,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Baseline:
-    """What needs no network: its answers for the validation split, in the form of a network's output."""
+    """Answers for the validation split that need no network, in the form of a network's output."""
 
     name: str  # "last day's price", "majority class"
     outputs: np.ndarray

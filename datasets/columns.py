@@ -1,4 +1,4 @@
-"""What a user's own data hold before inputs and target are chosen: named arrays of samples, and words for their faults.
+"""A user's own data before inputs and target are chosen: named arrays of samples, and words for their faults.
 
 Parent side. Readers of files and of objects make a Source; `own` chooses from it.
 """

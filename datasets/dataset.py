@@ -1,4 +1,4 @@
-"""What models train on: one protocol for images in folders and for arrays. Parent side."""
+"""Data that models train on: one protocol for images in folders and for arrays. Parent side."""
 
 import os
 from typing import ClassVar, Iterator, Protocol

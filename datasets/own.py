@@ -26,7 +26,7 @@ IMAGE_CHANNELS = (1, 3, 4)
 
 @dataclasses.dataclass(frozen=True)
 class DataOptions:
-    """What a user says of own data.
+    """A user's choices for their own data.
 
     inputs: names of arrays or columns; those of single numbers together are one input. A mapping names each input: its
         value is one array as it is, or columns side by side. Default: all but the target.

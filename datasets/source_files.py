@@ -179,7 +179,7 @@ def read_or_generate(
 
 
 def one_line(error: object) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error in one line."""
     return " ".join(str(error).split())[:200]
 
 

@@ -1,4 +1,4 @@
-"""What a user's data are to teach: labels, numbers, yes or no, and the tasks that these may be for."""
+"""Targets in a user's data: labels, numbers, yes or no, and the tasks that these may be for."""
 
 import dataclasses
 from typing import Sequence

@@ -1,4 +1,4 @@
-"""Which release of a framework changed its speed, memory or parity: a binary search by duels with the oldest one."""
+"""Find the release that changed a framework's speed, memory or parity: a binary search by duels with the oldest one."""
 
 from __future__ import annotations
 

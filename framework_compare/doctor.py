@@ -1,4 +1,4 @@
-"""What this machine can run: each framework's environment, why not and what to do, and the machine itself."""
+"""Find what this machine can run: each framework's environment, why not and what to do, and the machine itself."""
 
 import dataclasses
 import shutil
@@ -64,7 +64,7 @@ class Interpreter(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What bears on speed here. `gpus` is None where NVML cannot be asked: no NVIDIA driver."""
+    """Facts of this machine that affect speed. `gpus` is None where NVML cannot be asked: no NVIDIA driver."""
 
     cores: int  # that a run may use: see host.available_cores
     ram_bytes: int

@@ -138,7 +138,7 @@ def _schedule(
 
 
 class _Data(NamedTuple):
-    """Of data sets by name: samples of an epoch, tasks of those that are arrays; bytes of those to be rendered."""
+    """Data sets by name: samples of an epoch, tasks of those that are arrays, bytes of those to be rendered."""
 
     samples: Mapping[str, int]
     tasks: Mapping[str, Task]

@@ -198,7 +198,7 @@ class Replicas(NamedTuple):
 
 
 class DeviceTimes(NamedTuple):
-    """What a device did: nanoseconds of copying batches to it and of computing."""
+    """Nanoseconds of a device: copying batches to it, and computing."""
 
     copy_ns: int
     compute_ns: int

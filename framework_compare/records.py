@@ -97,7 +97,7 @@ class Epoch:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """What a worker did in one turn: CLOCK_MONOTONIC from the start of its turn to its end, and the part on the clock.
+    """Work of a worker in one turn: CLOCK_MONOTONIC from the start of its turn to its end, and the part on the clock.
 
     round: the number of the round in which each rival had a turn. steps and samples are those on the clock, measured_s
     their seconds, without the steps before that fill caches again. void: why the round does not count, "" where it does.
@@ -130,7 +130,7 @@ PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
 
 @dataclasses.dataclass(frozen=True)
 class ProfileRow:
-    """What the profiled steps of a run spent under one name, without what others called from it spent."""
+    """Time that the profiled steps of a run spent under one name, without the time of others called from it."""
 
     kind: str  # of PROFILE_KINDS
     name: str

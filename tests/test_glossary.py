@@ -100,7 +100,7 @@ def test_help_uses_the_words_of_the_glossary(name):
 
 
 def captions(table: Table) -> str:
-    """What a table says itself: caption, headings, notes and remarks."""
+    """Return the text of a table itself: caption, headings, notes and remarks."""
     titles = [text for group in table.groups for text in (group.title, *group.headings)]
     return "\n".join([table.caption, *table.headings, *titles, *table.below()])
 
@@ -208,12 +208,15 @@ def literals(source: str) -> Iterator[Tuple[int, str]]:
 
 
 PROSE = re.compile(r"[A-Za-z…]\S* [a-z]{2,}")
+PRODUCT = ("framework_compare", "adapters", "models", "datasets", "examples")
+# A docstring states what a thing is or does: "Return ...", "Read ...", or the noun itself.
+VAGUE = re.compile(r"[\s\"'`]*(what|of|whether|that|how|which|whom?|whose|where|when|why)\b", re.IGNORECASE)
 
 
 def test_messages_and_docstrings_use_plain_words():
     found = {
         f"{path.relative_to(ROOT)}:{line}": (text, bad)
-        for folder in ("framework_compare", "adapters", "models", "datasets", "examples")
+        for folder in PRODUCT
         for path in (ROOT / folder).rglob("*.py")
         for line, text in literals(path.read_text(encoding="utf-8"))
         if (bad := discouraged(text) + awkward(text))
@@ -222,6 +225,22 @@ def test_messages_and_docstrings_use_plain_words():
     found = dict(public())
     assert len(found) > 100
     assert {name: bad for name, text in found.items() if (bad := discouraged(text) + awkward(text))} == {}
+
+
+def vague(source: str) -> "list[str]":
+    """Return each docstring of Python code that begins with a word such as "what" or "of"."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
+    return [text for text in found if VAGUE.match(text)]
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    files = [path for folder in (*PRODUCT, "tests/plugins") for path in (ROOT / folder).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): vague(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+    for text in ("What it gives.", ' "whether" it holds.', "Of images."):
+        assert vague(f"class A:\n    def b(self):\n        {text!r}") == [text.strip()], text
+    assert vague('"""Offset of what is read."""') == []
 
 
 def test_messages_are_read_from_raised_errors_and_joined_strings():

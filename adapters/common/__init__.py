@@ -1,1 +1,1 @@
-"""What adapters repeat, in files called as theirs; staged with every adapter, and without any framework in it."""
+"""Code that adapters share, in files named as theirs; staged with every adapter, and free of any framework."""

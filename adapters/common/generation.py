@@ -1,4 +1,4 @@
-"""How a trainer generates: the prompt at once, then one token after the other."""
+"""Generation by a trainer: the prompt at once, then one token after the other."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ def join(jax: Any, replicas: Replicas) -> None:
 
 
 class Mesh:
-    """Where arrays are that all replicas share, and those that each has of its own, along a first axis.
+    """Placement of arrays: those that all replicas share, and those that each has of its own, along a first axis.
 
-    own: how many replicas this process has; spread: whether other processes have more. Of what is spread a process sees
-    its own part, and a computation on it is one that all processes take part in.
+    own: how many replicas this process has; spread: whether other processes have more. A process sees its own
+    part of an array that is spread, and all processes take part in a computation on it.
     """
 
     def __init__(self, jax: Any, own: Sequence[Any]) -> None:

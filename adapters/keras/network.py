@@ -18,7 +18,7 @@ ROWS = {"bias_ih": 0, "bias_hh": 1}  # of a GRU's bias
 
 
 class Array(NamedTuple):
-    """Where an array of the graph is: in a variable of Keras', of which it may be one row."""
+    """Place of an array of the graph: a variable of Keras', or one row of it."""
 
     variable: Any
     order: Tuple[int, ...] = ()  # the graph's axes as Keras has them; () where they are the same

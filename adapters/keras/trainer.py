@@ -1,4 +1,4 @@
-"""What Keras is on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
+"""Keras on every back end: the model, its weights, loss and optimiser, `train_on_batch`."""
 
 import os
 import sys

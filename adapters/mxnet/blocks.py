@@ -1,7 +1,7 @@
-"""What MXNet has not, or has with another rule: layers as blocks, and functions of F.
+"""Ops that MXNet lacks, or has with another rule: layers as blocks, and functions of F.
 
-Among the attributes `shapes` are those of the inputs without the batch, `input` is the first of these, `size` that of the
-output: symbols have none.
+Symbols have no shapes, so attributes hold them: `shapes` of the inputs without the batch, `input` the first of these,
+`size` that of the output.
 """
 
 import math

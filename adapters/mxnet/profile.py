@@ -1,4 +1,4 @@
-"""What MXNet's profiler counted: operators of the engine, which runs each by itself: no time holds another's."""
+"""Counts of MXNet's profiler: operators of the engine, which runs each alone, so that no time includes another's."""
 
 import json
 from typing import Any, Callable, List

@@ -1,4 +1,4 @@
-"""What Paddle's profiler counted, as rows."""
+"""Counts of Paddle's profiler, as rows."""
 
 from typing import Any, List, Tuple
 

@@ -1,4 +1,4 @@
-"""What is missing or broken in the wheel singa 3.0.0.dev1, mended in the process that imports it.
+"""Repairs of missing and broken parts of the wheel singa 3.0.0.dev1, made in the process that imports it.
 
 Each repair says what it mends and how that shows; tests/real/test_singa_repairs.py shows each fault and its repair.
 C++ functions that the wheel's Python side cannot call are called by their exported names.

@@ -1,4 +1,4 @@
-"""What each op is in TensorFlow, on NHWC; what oneDNN's kernels do not take is stated otherwise."""
+"""Each op in TensorFlow, on NHWC; ops that oneDNN's kernels do not take are expressed by others."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ SMALL = 4096
 
 
 class Moments:
-    """What all share: slots of each variable; in float64 the step's number and the product of NAdam's momenta."""
+    """State that all share: slots of each variable; in float64 the step's number and the product of NAdam's momenta."""
 
     name, slots = "", 2
 
@@ -132,7 +132,7 @@ class RMSProp(Moments):
 
 
 class NAdam(Moments):
-    """Of tf's own ops: no fused kernel has Dozat's schedule of the momentum."""
+    """NAdam from tf's own ops: no fused kernel has Dozat's schedule of the momentum."""
 
     name = "our own, of TensorFlow's ops"
 
@@ -177,7 +177,7 @@ def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> An
 
 
 class Updates:
-    """What comes in front of an optimizer's step: batches that are gathered, the rate of the update, clipping."""
+    """Preparation of an optimizer's step: gather batches, set the rate of the update, clip."""
 
     def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any], optimizer: Any) -> None:
         self._tf, self._config, self._optimizer = tf, config, optimizer

@@ -102,7 +102,7 @@ def _recurrent(kind: str) -> Callable[..., Any]:
 
 def _conv1d(torch: Any, a: Mapping[str, Any]) -> Any:
     class Conv1d(torch.nn.Conv1d):
-        """Of (N, steps, features); torch has the features before the steps."""
+        """Convolve (N, steps, features); torch has the features before the steps."""
 
         def forward(self, x: Any) -> Any:
             return super().forward(x.transpose(1, 2)).transpose(1, 2)
@@ -159,9 +159,9 @@ def _conv2d(torch: Any, a: Mapping[str, Any]) -> Any:
     nn = torch.nn
 
     class Pointwise(nn.Conv2d):  # type: ignore[name-defined]
-        """Of 2 to 7 channels_last channels the gradient of a pointwise convolution with a stride crashes on a CPU.
+        """Read the pixels that count first, and convolve these without a stride.
 
-        PyTorch 2.13.0, seen with AVX2. So it reads the pixels that count first, and convolves these without a stride.
+        On a CPU the gradient with a stride and 2 to 7 channels_last channels crashes (PyTorch 2.13.0, seen with AVX2).
         """
 
         def forward(self, x: Any) -> Any:

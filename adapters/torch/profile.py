@@ -1,4 +1,4 @@
-"""What torch.profiler counted, as rows."""
+"""Counts of torch.profiler, as rows."""
 
 from __future__ import annotations
 

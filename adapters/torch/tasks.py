@@ -76,7 +76,7 @@ def _decay_groups(parameters: List[Any], decay: float) -> List[Dict[str, Any]]:
 
 
 class Updates(common.Updates):
-    """What comes in front of an optimizer's step: batches that are gathered, the rate of the update, clipping."""
+    """Preparation of an optimizer's step: gather batches, set the rate of the update, clip."""
 
     def __init__(self, torch: Any, config: TrainConfig, optimizer: Any) -> None:
         super().__init__(config)

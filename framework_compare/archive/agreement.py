@@ -1,4 +1,4 @@
-"""What the records of one study say twice and must say alike: turns and epochs, readings and runs, versions and packages."""
+"""Facts given twice by records of one study must agree: turns and epochs, readings and runs, versions and packages."""
 
 from __future__ import annotations
 

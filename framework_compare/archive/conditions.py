@@ -1,4 +1,4 @@
-"""What keeps a study from being published, or is stated with it: each by the word that `--allow` takes."""
+"""Conditions that keep a study from being published, or are stated with it: each by the word that `--allow` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site keeps of each submission: its facts, its cells, and the ratios within it."""
+"""Entries of a site, one per submission: its facts, its cells, and the ratios within it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code is installed: a checksum of all of it, its commit, and whether somebody changed it."""
+"""The installed code: a checksum of all of it, its commit, and whether somebody changed it."""
 
 import base64
 import csv

@@ -1,6 +1,6 @@
-"""What no machine does: times that end before they begin, more memory than there is, clocks that disagree.
+"""Figures that no machine gives: times that end before they begin, more memory than there is, clocks that disagree.
 
-Invented figures that are plausible pass. Only a repetition on another machine tells those.
+Invented figures that are plausible pass. Only a repetition on another machine reveals them.
 """
 
 from __future__ import annotations

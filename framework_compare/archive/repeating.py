@@ -1,4 +1,4 @@
-"""What repeats a study: its request or command, and its lock files. Each must be of the study that it lies beside."""
+"""Files that repeat a study: its request or command, and its lock files. Each must belong to the study beside it."""
 
 import functools
 import json

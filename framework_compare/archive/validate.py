@@ -43,7 +43,7 @@ class Checked(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a submission: refused is one sentence, "" where it is valid."""
+    """Outcome for a submission: refused is one sentence, "" where it is valid."""
 
     folder: Path
     refused: str = ""

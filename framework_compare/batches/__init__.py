@@ -1,1 +1,1 @@
-"""How images become batches: order, decoding, cropping. Worker side."""
+"""Make batches from images: order, decoding, cropping. Worker side."""

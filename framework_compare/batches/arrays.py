@@ -26,7 +26,7 @@ ArrayBatch = Tuple[Inputs, np.ndarray]
 
 
 class Pixels(NamedTuple):
-    """How uint8 images (C, H, W) become float32: value * scale + bias, one number per channel each."""
+    """Conversion of uint8 images (C, H, W) to float32: value * scale + bias, one number per channel each."""
 
     scale: Tuple[float, ...]
     bias: Tuple[float, ...]

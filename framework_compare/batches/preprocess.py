@@ -1,4 +1,4 @@
-"""What an image becomes before a network sees it: the `lerat2021` protocol, the same bits for every framework.
+"""Preprocessing of an image before a network sees it: the `lerat2021` protocol, the same bits for every framework.
 
 Random resized crop, random flip, normalisation by the ImageNet statistics. Both sides of the process boundary;
 standard library, numpy and Pillow, and simplejpeg where it is installed. EXIF orientation is ignored: the
@@ -184,7 +184,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 class Reading(NamedTuple):
-    """How images are read: with an epoch and an index it decides every bit of one."""
+    """Settings for reading images: with an epoch and an index they decide every bit of one."""
 
     image_size: int
     seed: int

@@ -1,4 +1,4 @@
-"""How good a network is: loss and metrics of a validation split from its outputs, in float64 and by numpy alone.
+"""Quality of a network: loss and metrics of a validation split from its outputs, in float64 and by numpy alone.
 
 No framework's own metric code decides. Imports graph only, so that either side of the process boundary may hold it.
 """

@@ -1,4 +1,4 @@
-"""What all commands share at the console: progress, stops, failures, the tables at the end."""
+"""Console output that all commands share: progress, stops, failures, the tables at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is asked for: its positional arguments, and the length of its help."""
+"""Words of a command line: positional arguments, and the length of the help."""
 
 from pathlib import Path
 from typing import AbstractSet, Any, List, Sequence

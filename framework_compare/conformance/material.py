@@ -1,4 +1,4 @@
-"""What the suite gives to a worker: images, weights, batches, and the questions asked with them."""
+"""Material that the suite gives to a worker: images, weights, batches, and the questions asked with them."""
 
 import dataclasses
 import json

@@ -1,6 +1,6 @@
-"""How an adapter behaves: what it copies, that training starts from nothing, seeds, threads, and what it leaves behind.
+"""Conduct of an adapter: what it copies, that training starts from nothing, seeds, threads, and what it leaves behind.
 
-That weights come back exactly as they were loaded is level 0 of the ladder, in test_parity.py.
+Level 0 of the ladder, in test_parity.py, checks that weights come back exactly as they were loaded.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What an adapter declares, and that all else becomes a row with a reason, in cells as `compare` runs them."""
+"""Settings that an adapter declares; all others become a row with a reason, in cells as `compare` runs them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether the CUDA build that a framework pins can run on a GPU and its driver: asked before gigabytes are fetched."""
+"""Check that the CUDA build that a framework pins runs on a GPU and its driver, before gigabytes are fetched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Capability = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """What a pinned CUDA build holds and needs.
+    """Contents and needs of a pinned CUDA build.
 
     kernels: compute capabilities it has machine code for; empty where that is not known. ptx: the newest it has
     intermediate code for, which the driver compiles for newer GPUs; None where it has none.
@@ -32,7 +32,7 @@ class Build:
 
 
 class Lack(NamedTuple):
-    """Why a device cannot be used, in a sentence, and what to do about it."""
+    """The reason that a device cannot be used, in a sentence, and what to do about it."""
 
     why: str
     remedy: str

@@ -60,7 +60,7 @@ class NoRelease(Unavailable):
 
 @dataclasses.dataclass(frozen=True)
 class Lock:
-    """Where the lock file of a version is, and the Python that it is for."""
+    """The lock file of a version, and the Python that it is for."""
 
     path: Path
     python: Minor

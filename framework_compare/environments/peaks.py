@@ -1,7 +1,7 @@
-"""What this machine can do, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment.
+"""Peaks of this machine, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment.
 
-A process of its own prints it, and the load meanwhile is kept with it: a busy machine may give too low a peak. BLAS starts
-there with the threads of the cells that the peak stands beside.
+A process of its own prints a peak, and the load meanwhile is kept with it: a busy machine may give too low a peak. BLAS
+starts there with the threads of the cells that are compared with the peak.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Peak(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Whose peak: of a study's machine, on a device, in a precision, with so many threads."""
+    """Request for the peak of a study's machine, on a device, in a precision, with a number of threads."""
 
     machine: Document
     device: str

@@ -1,4 +1,4 @@
-"""Whether a framework can use a device of this machine, by its pinned build, before an environment is made."""
+"""Check that a framework can use a device of this machine, by its pinned build, before an environment is made."""
 
 from collections.abc import Callable
 

@@ -51,7 +51,7 @@ class Environment:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Where a framework's environment is or will be, and what it is made from."""
+    """Plan of a framework's environment: the folder that it has or will have, and what it is made from."""
 
     framework: str
     requirements: Path

@@ -33,10 +33,10 @@ BEHIND = ("AdaptiveAvgPool2d", "AvgPool2d", "Dropout", "Flatten", "GlobalAvgPool
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What models are traced for: images of these sizes, or a user's arrays.
+    """Data that models are traced for: images of these sizes, or a user's arrays.
 
-    tasks: of arrays, those with these inputs of which a model's output decides. output: the name of the one that is
-    trained of several; "" for the first. loss: file and name of a loss function of the user's.
+    tasks: for arrays, the tasks with these inputs, between which a model's output decides. output: the name of the
+    output that is trained; "" for the first. loss: file and name of a loss function of the user's.
     """
 
     sizes: Sequence[int] = ()
@@ -62,7 +62,7 @@ class Asked:
 
     @classmethod
     def from_dict(cls, document: Document) -> "Asked":
-        """What `to_dict` gave, perhaps with more beside it."""
+        """Read what `to_dict` gave, perhaps with more beside it."""
         tasks = [Task.from_dict(task) for task in document["tasks"]]
         return cls(document["sizes"], tasks, document["output"], document["loss"])
 

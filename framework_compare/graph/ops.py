@@ -160,9 +160,9 @@ def _free_parameters(node: Node) -> List[Parameter]:
 
 @dataclasses.dataclass(frozen=True)
 class Op:
-    """What the graph must know of an op: output shape, parameters, multiply-accumulates of one sample.
+    """Facts of an op for the graph: output shape, parameters, multiply-accumulates of one sample.
 
-    macs: of the forward pass. input_macs: those of them that multiply the input with weights; the gradient of the
+    macs: in the forward pass. input_macs: those of them that multiply the input with weights; the gradient of the
     input takes as many again and, where the layer is the first that is trained, is not needed. None: all of them.
     """
 

@@ -42,9 +42,9 @@ def options_of(config: Any) -> Dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How the learning rate changes from update to update: up along a line, then down along half a cosine.
+    """Course of the learning rate from update to update: up along a line, then down along half a cosine.
 
-    ramp: updates up to the full rate. decay: the update from which on it is `final` of the full rate; 0: it never falls.
+    ramp: updates up to the full rate. decay: the update from which it is `final` of the full rate; 0: it never falls.
     """
 
     ramp: int = 0

@@ -15,9 +15,9 @@ MOVES = ("Reshape", "Permute", "Slice", "Pad")
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What is evaluated in place of a graph: other nodes, with the same arrays, and the same value at the end.
+    """Program that is evaluated in place of a graph: other nodes, with the same arrays, and the same value at the end.
 
-    A node of chance keeps its name; one with arrays names the layer whose they are. shapes: of all values, without the
+    A random node keeps its name; one with arrays names the layer that owns them. shapes: of all values, without the
     batch. shared: values that are the same for all samples, of length 1 along the batch.
     """
 

@@ -1,4 +1,4 @@
-"""What is learnt: arrays of a sample, loss, metrics. A data set states its task; a network is built for it."""
+"""Task that a network learns: arrays of a sample, loss, metrics. A data set states it; a network is built for it."""
 
 import dataclasses
 from typing import Dict, Tuple

@@ -1,4 +1,4 @@
-"""What an imported model is made of, and which frameworks lack an op of it: known before anything trains."""
+"""Inspect an imported model: its parts, and the frameworks that lack an op of it, before anything trains."""
 
 import math
 from typing import Dict, List

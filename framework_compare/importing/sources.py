@@ -1,4 +1,4 @@
-"""What a user may give as a model of their own, told apart from the registry's names; nothing is loaded or run."""
+"""Models that users may give as their own, distinguished from the registry's names; nothing is loaded or run."""
 
 import ast
 import dataclasses

@@ -30,7 +30,7 @@ FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """What was read off a model: graphs by image size, flat weights in their order, how it compares with its source."""
+    """Result of tracing a model: graphs by image size, flat weights in their order, how it compares with its source."""
 
     graphs: Mapping[int, Graph]
     flat: np.ndarray

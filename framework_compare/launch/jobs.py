@@ -16,7 +16,7 @@ from framework_compare.registry import Framework
 
 
 class Interpreter(Protocol):
-    """What an Environment says that a worker needs."""
+    """The part of an Environment that a worker needs."""
 
     @property
     def python(self) -> Path: ...

@@ -1,4 +1,4 @@
-"""When a worker is ended from outside: the limits of a run, and the clock that holds it to them."""
+"""Limits of a run, beyond which a worker is ended from outside, and the clock that holds it to them."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """When a run is ended; None is no limit.
+    """Limits beyond which a run is ended; None is no limit.
 
     phase_timeout_s: seconds a phase may take, by phase. One number stands for every phase but `epochs`, which is as
         long as the cell asks for.

@@ -1,9 +1,9 @@
-"""What a worker gets: its side of the source, copied by checksum to a folder of its own, and its environment variables.
+"""Stage what a worker gets: its side of the source, copied by checksum to its own folder, and environment variables.
 
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
-checksum says which source produced a figure. Of the adapters it holds the one that is asked for, a file or a folder,
-that of its back end where it has one, and what all share; of the importers likewise, where one is asked for.
+checksum says which source produced a figure. It holds the adapter that is asked for, a file or a folder, that of its
+back end where it has one, and what all adapters share; likewise an importer, where one is asked for.
 """
 
 import hashlib

@@ -60,7 +60,7 @@ STUCK = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """How a worker ended: a status and the sentence that goes with it."""
+    """The end of a worker: a status and the sentence that goes with it."""
 
     status: str
     reason: str
@@ -69,7 +69,7 @@ class Ending:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What the parent knows of a worker that has ended."""
+    """Facts that the parent knows about a worker that has ended."""
 
     returncode: Optional[int]
     died_in: Optional[str] = None

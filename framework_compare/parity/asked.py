@@ -1,4 +1,4 @@
-"""What a check of parity is asked for: refused where it cannot be, and how long it will take, before it starts."""
+"""Requests for checks of parity: refuse impossible ones, and forecast how long others take, before they start."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ Check = tuple[Graph, TrainConfig]  # one verdict or curve to be sought
 
 
 class CheckForecast(NamedTuple):
-    """What checks would take: how many there are to do, how many are known already, and the seconds of all.
+    """Forecast of checks: how many there are to do, how many are known already, and the seconds of all.
 
     lacks: why others cannot be done here, and what to do.
     """

@@ -49,7 +49,7 @@ class Combination(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Where:
-    """Which interpreters the frameworks run in, as `environments.ensure` takes them."""
+    """Interpreters that the frameworks run in, as `environments.ensure` takes them."""
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -143,7 +143,7 @@ def forecast(combinations: Sequence[Combination], where: Where = Where(), fresh:
 
 
 class Subject(NamedTuple):
-    """What a verdict is on, and what its network is asked."""
+    """Subject of a verdict, and the questions that its network is asked."""
 
     framework: str
     model: str

@@ -1,1 +1,1 @@
-"""What a study will run: names, settings and data sets checked, cells made."""
+"""Plan what a study will run: check names, settings and data sets, make cells."""

@@ -1,4 +1,4 @@
-"""Which data sets a model is trained on, and how each is read for it."""
+"""Data sets that a model is trained on, and how each is read for it."""
 
 from __future__ import annotations
 

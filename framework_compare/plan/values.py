@@ -1,4 +1,4 @@
-"""How lists and pairs are read from the text of an option."""
+"""Read lists and pairs from the text of an option."""
 
 import math
 import os

@@ -20,7 +20,7 @@ _ONE_RUN = f"No verdict: an interval needs at least {MIN_RUNS} runs per cell (mo
 
 
 def verdicts_for(cells: Sequence[Record], verdicts: Mapping[tuple[object, ...], Sequence[Verdict]]) -> list[Verdict]:
-    """Of verdicts by the values of their condition those on cells of one table; means only where it has all their models."""
+    """Return the verdicts on cells of one table from those by condition; means only where it has all their models."""
     if not verdicts:
         return []
     conditions = dict.fromkeys(map(speed_verdicts.condition_of(), cells))

@@ -89,7 +89,7 @@ LEAST_SESSIONS = 3
 
 
 class SessionVariance(NamedTuple):
-    """What sessions on one machine differ by though nothing changed, beyond what runs of each tell.
+    """Variance between sessions on one machine though nothing changed, beyond what the runs of each show.
 
     sd: of logarithms of a session's times. sessions: from how many it is estimated; 0: it is assumed.
     """

@@ -104,7 +104,7 @@ def _row(key: tuple[object, ...], a: Fields, b: Fields, between: SessionVariance
 
 
 def _other_data(a: Fields, b: Fields) -> str:
-    """Why epochs of two cells do not compare: one has more samples than the other; "" if they do, as far as is known."""
+    """Return why epochs of two cells do not compare: one has more samples; "" if they do, as far as is known."""
     counts = a["images"], b["images"]
     if counts[0] == counts[1] or any(count is None or math.isnan(count) for count in counts):
         return ""
@@ -113,7 +113,7 @@ def _other_data(a: Fields, b: Fields) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """Whether B is within a limit, one of the outcomes above; the reason if it failed or is not judged, else ""."""
+    """Judgement on B against a limit, one of the outcomes above; the reason if it failed or is not judged, else ""."""
 
     outcome: str
     reason: str = ""

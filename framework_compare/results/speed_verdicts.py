@@ -68,7 +68,7 @@ class Verdict:
 
 
 class Bar(NamedTuple):
-    """Why no verdict can stand, whatever the times are; "" if it can. disturbed: as in `Verdict`.
+    """The reason that no verdict can stand, whatever the times are; "" if it can. disturbed: as in `Verdict`.
 
     failed: whether a competitor does not work, or fails parity.
     """

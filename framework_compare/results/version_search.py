@@ -1,7 +1,7 @@
-"""Which release changed a figure: a binary search of duels with the first one, and an error bound on all of it.
+"""Find the release that changed a figure: a binary search of duels with the first one, and an error bound on all of it.
 
-Each duel gives log ratios, one per block of fresh workers: the figure of a release over that of the first. After so many
-blocks as LOOKS says it is asked on which side of a cut the ratio is. All intervals of a search are so wide that all
+Each duel gives log ratios, one per block of fresh workers: the figure of a release over that of the first. After each
+number of blocks in LOOKS it asks which side of a cut the ratio is on. All intervals of a search are so wide that all
 hold together with probability 1 - alpha: alpha is shared out among the most duels that a search may take and the looks
 at each (Bonferroni). So a wrong release, or any where nothing changed, has at most that probability.
 
@@ -27,7 +27,7 @@ Measure = Callable[[int, int], "Sequence[float] | None"]
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What one duel showed: the release by its place, its ratio with the interval of the search, on which side it is."""
+    """Result of one duel: the release by its place, its ratio with the interval of the search, on which side it is."""
 
     place: int
     blocks: int
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """How a search ended. before, after: places of the last release that is as the first, and of the first that is as the
+    """End of a search. before, after: places of the last release that is as the first, and of the first that is as the
     last; neighbours where the outcome is CHANGED, unless what is between them does not work.
     """
 

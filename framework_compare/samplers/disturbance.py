@@ -1,4 +1,4 @@
-"""What others take of the cores that a run may use, by exact counters of the kernel: during a run, or now, and who.
+"""Load by others on the cores that a run may use, by exact counters of the kernel: during a run, or now, and who.
 
 Others are all programs but the worker's process tree and this process: what is left of the time that the cores were not
 idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
@@ -48,7 +48,7 @@ class Counters(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What an epoch lost, in shares of one core: 1.5 is a core and a half."""
+    """Disturbance of an epoch, in shares of one core: 1.5 is a core and a half."""
 
     disturbed: float  # to others and to the hypervisor
     stolen: float
@@ -141,7 +141,7 @@ class DisturbanceLog:
             del self._slow[1:-1:2]
 
     def last_ns(self, *, slow: bool = False) -> int:
-        """When the last reading was; 0 where there is none."""
+        """Return the time of the last reading; 0 where there is none."""
         times = [row[0] for row in self._slow[-1:]] if slow else self._columns["t_ns"][-1:]
         return times[0] if times else 0
 
@@ -208,7 +208,7 @@ class BusyProcess(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What others take of the cores that a run may use: shares of one core."""
+    """Load by others on the cores that a run may use: shares of one core."""
 
     others: float
     stolen: float  # by the hypervisor, for other machines

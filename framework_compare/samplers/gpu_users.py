@@ -1,4 +1,4 @@
-"""Who uses a GPU: the memory of the worker's processes, and whoever else is on it."""
+"""Users of a GPU: the memory of the worker's processes, and whoever else is on it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What this machine is, and how much of it a run may use: also by limits of control groups (containers, batch systems).
+"""This machine, and how much of it a run may use: also by limits of control groups (containers, batch systems).
 
 Files of these are as in the kernel's documentation of cgroups.
 """

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library says of a GPU, whoever uses it, or of several that train one cell, read as one."""
+"""Readings of a GPU by NVIDIA's management library, whoever uses it, or of several that train one cell, read as one."""
 
 import functools
 import operator

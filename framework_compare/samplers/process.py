@@ -1,4 +1,4 @@
-"""What a process and all its descendants use, by files of /proc: CPU, memory, threads."""
+"""Use of CPU, memory and threads by a process and all its descendants, from files of /proc."""
 
 import contextlib
 import os

@@ -37,10 +37,10 @@ def check_hz(hz: object) -> None:
 
 
 class Recorder:
-    """What SAMPLERS read of process `pid`, its descendants and the machine, `hz` times a second while in context.
+    """Log what SAMPLERS read of process `pid`, its descendants and the machine, `hz` times a second while in context.
 
-    `others` are the other ranks of a cell that several processes train; `gpu` reads what they train on, as `open_gpu`
-    has it. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Reading ends when the process
+    `others` are the other ranks of a cell that several processes train; `gpu`, from `open_gpu`, reads what they train
+    on. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Reading ends when the process
     does. Readings missed while the machine is busy are skipped. After MAX_SAMPLES every two become one and the rate
     halves.
     """

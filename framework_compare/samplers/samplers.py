@@ -21,7 +21,7 @@ EVERY_S = 1.0
 
 
 class Column(NamedTuple):
-    """How the values of a column are stored."""
+    """Storage format of a column's values."""
 
     whole: bool = False  # integers
     # A value stands for the time since the reading before, so two become their mean where every second row is left out;

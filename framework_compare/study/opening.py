@@ -1,4 +1,4 @@
-"""Where a study is stored and what is stored with it: folders and settings, new or opened again."""
+"""Open the folder of a study, new or existing, and store its settings there."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""What a user sees while a study runs: live lines on a terminal, plain ones in a log, nothing in a library call."""
+"""Show progress while a study runs: live lines on a terminal, plain ones in a log, nothing in a library call."""
 
 from __future__ import annotations
 

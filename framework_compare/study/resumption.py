@@ -1,4 +1,4 @@
-"""Whether a study can be resumed as asked: same cells, images, request, machine and framework versions."""
+"""Check that a study can be resumed as asked: same cells, images, request, machine and framework versions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs inside a framework's environment: the entry, the runner and its clock."""
+"""Code that runs inside a framework's environment: the entry, the runner and its clock."""

@@ -1,4 +1,4 @@
-"""What the runner needs of an epoch: losses read a few steps late, when to end it, quality, times of a device.
+"""Parts of an epoch that the runner needs: losses read a few steps late, when to end, quality, times of a device.
 
 An epoch may end early: a sample of a long one is steps until a time has passed, then its input pipeline without any steps.
 """

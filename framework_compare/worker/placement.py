@@ -1,4 +1,4 @@
-"""Which part of a cell on several devices this process has. Worker side; standard library only."""
+"""Find this process's part of a cell on several devices. Worker side; standard library only."""
 
 from __future__ import annotations
 

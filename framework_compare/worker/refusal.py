@@ -13,7 +13,7 @@ from framework_compare.protocol import UPDATES, Declared, Replicas, TrainConfig,
 
 
 class Ask(NamedTuple):
-    """What a job asks of one field of Declared."""
+    """Requirement of a job on one field of Declared."""
 
     noun: str
     names: Callable[[TrainConfig, Iterable[Graph]], Iterable[str]]

@@ -1,4 +1,4 @@
-"""Where the batches of a cell come from: the framework's own pipeline, ours, or one batch held on the device."""
+"""Sources of the batches of a cell: the framework's own pipeline, ours, or one batch held on the device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_data(job: Job) -> Data:
 
 
 class Source(NamedTuple):
-    """Where batches come from: by number one pass over the images. One batch is held in each size that an epoch has."""
+    """Source of batches: by number one pass over the images. One batch is held in each size that an epoch has."""
 
     held: List[Batch]  # for the first steps
     epoch: Callable[[int], Iterator[Batch]]

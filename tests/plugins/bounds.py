@@ -1,4 +1,4 @@
-"""How far two figures may lie apart: by the digits that are kept, by rounding, by chance, by the clock of the kernel."""
+"""Bounds on a difference: by the digits that are kept, by rounding, by chance, by the clock of the kernel."""
 
 import math
 import os
@@ -30,7 +30,7 @@ def rounding(count: int, dtype: Any = np.float64) -> float:
 
 
 def standard_errors(deviation: float, draws: int) -> float:
-    """How far the mean of so many draws of this standard deviation lies from what it estimates.
+    """Return how far the mean of `draws` draws of this standard deviation may lie from what it estimates.
 
     Relative, the standard deviation of normal draws is a mean of deviation sqrt(1/2), their variance one of sqrt(2).
     """

@@ -55,7 +55,7 @@ class Opened:
 
 
 def barriers(page) -> "list[tuple[str, list]]":
-    """What axe finds on a page that keeps somebody out, and where; it has looked at more than 20 rules."""
+    """Return the barriers that axe finds on a page, and where; it has checked more than 20 rules."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
     )

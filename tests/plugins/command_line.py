@@ -22,7 +22,7 @@ def start(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[st
 
 
 def run(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]":
-    """What `start` gives, from this process."""
+    """Return what `start` gives, from this process."""
     out, err = io.StringIO(), io.StringIO()
     command = ["framework-compare", *map(str, arguments)]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -44,5 +44,5 @@ def commands(group: Any = APP, before: str = "") -> Iterator[Tuple[str, Any]]:
 
 
 def help_of(command: Any) -> str:
-    """What a command says of itself and of its options."""
+    """Return the help of a command and of its options."""
     return "\n".join([command.help or "", *(getattr(one, "help", None) or "" for one in command.params)])

@@ -1,4 +1,4 @@
-"""Which of many parameters are for the night: each shows much the same as one that every run of the suite has."""
+"""Mark parameters for the night: each shows much the same as one that every run of the suite has."""
 
 from typing import Any, Collection, Iterable, List
 

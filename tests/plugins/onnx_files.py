@@ -190,7 +190,7 @@ def nothing(path):
 
 
 def arrays(path):
-    """Of a row and of tokens, whose order in the file is another; two outputs; 1 / 3 computed in float32."""
+    """Save a model of a row and of tokens, which the file orders otherwise; two outputs; 1 / 3 computed in float32."""
     net = File()
     net.inputs = [
         helper.make_tensor_value_info("user", TensorProto.INT64, ["N", 3]),

@@ -1,4 +1,4 @@
-"""What makes a right op, loss or optimiser of the oracle wrong, for tests that see whether the ladder notices."""
+"""Mistakes in a right op, loss or optimiser of the oracle, for tests that see whether the ladder notices."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def register_mutated(
 
 @pytest.fixture
 def ask_mutated(tmp_path: Path, register_mutated: Callable[..., None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
-    """What asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
+    """Function that asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
 
     def ask(source: str, **settings: Any) -> Tuple[RunTasks, TrainConfig]:
         register_mutated(source)

@@ -40,7 +40,7 @@ def wait_until(happened: Callable[[], Any], what: str, limit_s: float = 20.0) ->
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 30.0) -> bool:
-    """Whether it holds within so long."""
+    """Return whether the condition holds within these seconds."""
     give_up = time.monotonic() + seconds
     while not condition() and time.monotonic() < give_up:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""How far rounding in float32 may set the figures of two frameworks apart: the bounds of tests of real ones.
+"""Bounds on the difference of figures of two frameworks by rounding in float32, for tests of real ones.
 
 They come from the reference, as parity's yardsticks do.
 """

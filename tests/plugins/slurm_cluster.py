@@ -51,7 +51,7 @@ PartitionName=high Nodes=ALL OverSubscribe=EXCLUSIVE PriorityTier=9
 
 
 def lacking() -> Optional[str]:
-    """Why no Slurm can be started here, and what to do; None where one can."""
+    """Return why no Slurm can be started here, and what to do; None where one can."""
     absent = [name for name in PROGRAMS if _program(name) is None]
     if absent:
         return f"{', '.join(absent)} not installed; install with: {INSTALL}"
@@ -112,14 +112,14 @@ class Cluster:
         return any(_variable(child, "SLURMD_NODENAME") == node and self.owns(child) for child in children)
 
     def owns(self, process: psutil.Process) -> bool:
-        """Whether a job of this Slurm's started it: another on this host has nodes of the same names."""
+        """Return whether a job of this Slurm started the process: another on this host has nodes of the same names."""
         return _variable(process, "SLURM_CONF") == self.environment["SLURM_CONF"]
 
     def _daemon(self, node: str) -> psutil.Process:
         return psutil.Process(int((self.place / f"{node}.pid").read_text()))
 
     def ask(self, *command: str) -> str:
-        """What a command of Slurm's prints."""
+        """Return what a command of Slurm prints."""
         environment = {**os.environ, **self.environment}
         return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
@@ -149,7 +149,7 @@ def _end(process: psutil.Process) -> None:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it is there and no zombie, which a container without an init keeps."""
+    """Return whether a process exists and is no zombie, which a container without an init keeps."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -196,7 +196,7 @@ def start_command(cluster: Cluster, plugin: Path, place: Path) -> Callable[..., 
 
 
 def run(command: Callable[..., Any], *arguments: Any, code: int = 0) -> str:
-    """What a command that `start_command` made prints until it ends."""
+    """Return what a command that `start_command` made prints until it ends."""
     process = command(*arguments)
     text: str = process.communicate(timeout=570)[0]
     assert process.returncode == code, text
@@ -204,7 +204,7 @@ def run(command: Callable[..., Any], *arguments: Any, code: int = 0) -> str:
 
 
 def trains(place: Path) -> bool:
-    """Whether a worker on some node has trained an epoch."""
+    """Return whether a worker on some node has trained an epoch."""
     logs = [path.read_text() for path in (place / "disk").rglob("runs/*/events.jsonl")]
     return any('"event": "epoch"' in text for text in logs)
 

@@ -24,5 +24,5 @@ def build(num_classes: int = 3, image_size: int = 32) -> Graph:
 
 
 def without_dropout(num_classes: int = 3, image_size: int = 32) -> Graph:
-    """Whose losses are the same in all frameworks."""
+    """Return the model without dropout, whose losses are the same in all frameworks."""
     return surgery.without_dropout(build(num_classes, image_size))

@@ -24,7 +24,7 @@ class Net(nn.Module):
         return F.conv2d(x, weight.reshape_as(self.conv.weight), self.conv.bias, padding=1)
 
     def along_rows(self, q):
-        """How each query meets each place of its row, for every row."""
+        """Return the scores of each query with each place of its row, for every row."""
         batch, height, width, _ = q.shape
         x = (q @ self.relative.transpose(-1, -2)).reshape(-1, width, 2 * width - 1)
         x = F.pad(F.pad(x, [0, 1]).flatten(1), [0, width - 1])

@@ -122,7 +122,7 @@ def _place(descriptors: List[int], numbers: List[int]) -> None:
 
 
 def _run_script(script: str, arguments: List[str]) -> None:
-    """What `python -u script arguments` does, to its end."""
+    """Do what `python -u script arguments` does, to its end."""
     code = 1
     try:
         for name, descriptor in (("stdout", 1), ("stderr", 2)):

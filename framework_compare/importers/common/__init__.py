@@ -1,1 +1,1 @@
-"""What importers repeat; staged with every importer, and without any framework in it."""
+"""Code that importers share; staged with every importer, and free of any framework."""

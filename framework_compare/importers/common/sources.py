@@ -1,4 +1,4 @@
-"""What a user names a model by: a function or class of a Python file, called, and keywords: "gpt2:n_layer=2,head=lm"."""
+"""Names of a user's models: a function or class of a Python file, called, and keywords: "gpt2:n_layer=2,head=lm"."""
 
 import importlib.util
 import inspect
@@ -78,7 +78,7 @@ def is_open(text: str) -> bool:
 
 
 def parts_of(text: str) -> List[str]:
-    """What stands between the commas of a text that are in no bracket and in no quotes."""
+    """Split a text at the commas that are in no brackets and no quotes."""
     parts: List[str] = []
     for part in text.split(","):
         if parts and is_open(parts[-1]):

@@ -1,4 +1,4 @@
-"""What tracing needs of any program: its inputs and outputs by their names, and what judges of the import start from."""
+"""Inputs and outputs of any program by their names, for tracing, and arrays that judges of the import start from."""
 
 from typing import Sequence, Tuple
 

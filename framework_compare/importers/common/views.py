@@ -15,7 +15,7 @@ BATCH = -1  # as an axis
 
 
 class NotExpressible(UsageError):
-    """What the graph has no op for; the message names the layer, and what of it is the matter."""
+    """Error for a layer that the graph has no op for; the message names the layer and the part at fault."""
 
 
 class Atom(NamedTuple):

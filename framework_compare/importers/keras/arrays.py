@@ -1,4 +1,4 @@
-"""What layers of rows, series and tokens are in the graph. Handlers as in `layers`."""
+"""Layers of rows, series and tokens in the graph. Handlers as in `layers`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What each Keras layer is in the graph. A handler: (at, layer, inputs) -> Value.
+"""Each Keras layer in the graph. A handler: (at, layer, inputs) -> Value.
 
-Values stand as Keras has them, channels last: an image's axes are those of the batch, height, width, channels.
+Values have Keras's layout, channels last: an image's axes are batch, height, width, channels.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _steps(at: At, layer: Layer, x: Value) -> Fields:
 
 
 def conv(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
-    """Of images, or of sequences as images of one row."""
+    """Convolve images, or sequences as images of one row."""
     x, reader = inputs[0], at.reader
     is_row = len(x.view) == 3
     x = _standing(reader, x, lambda steps: ((), *steps)) if is_row else x
@@ -227,7 +227,7 @@ def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.nd
 
 
 def batch_norm(at: At, layer: Layer, inputs: Sequence[Value]) -> Value:
-    """Of images; of vectors and sequences as of images of one column."""
+    """Normalise images; vectors and sequences as images of one column."""
     x, axes = inputs[0], len(inputs[0].view)
     refuse_unless(
         "BatchNormalization",

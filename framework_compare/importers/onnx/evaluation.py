@@ -1,4 +1,4 @@
-"""What onnx's reference evaluator computes of a model in float64, in evaluation mode."""
+"""Evaluate a model in float64 with onnx's reference evaluator, in evaluation mode."""
 
 from __future__ import annotations
 

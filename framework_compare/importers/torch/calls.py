@@ -1,4 +1,4 @@
-"""How a user's module is called: with what inputs, which of its outputs is trained, and as the judge, in float64."""
+"""Calls of a user's module: the inputs, the output that is trained, and the judge's call, in float64."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def examples(torch: ModuleType, fields: Tuple[Field, ...], batch: int) -> Tuple[
 
 
 def called(module: Module, given: Sequence[Tensor], task: Task) -> object:
-    """What a module returns; UsageError for tokens that it has no row for."""
+    """Return what a module returns; UsageError for tokens that it has no row for."""
     try:
         return module(*given)
     except IndexError as error:

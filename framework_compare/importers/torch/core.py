@@ -1,4 +1,4 @@
-"""What no layer is: an operator as primitives, or decomposed into core ATen operators, each of which is read in turn."""
+"""Operators that are no layers: as primitives, or decomposed into core ATen operators, which are read in turn."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ AUTOCAST, GRADIENT = "wrap_with_autocast", "wrap_with_set_grad_enabled"
 
 
 def read_wrapped(at: At, kind: str) -> List[object]:
-    """What a part of the program gives that runs in torch.no_grad(), which passes no gradient, or without autocast."""
+    """Read a part of the program that runs in torch.no_grad(), which passes no gradient, or without autocast."""
     place = next((n for n, one in enumerate(at.node.args) if getattr(one, "op", "") == "get_attr"), None)
     if kind not in (AUTOCAST, GRADIENT) or place is None:
         raise NotExpressible(kind)

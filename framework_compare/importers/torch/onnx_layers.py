@@ -134,7 +134,7 @@ def resize(c: Call, x: Given, region: Given = None, scales: Given = None, sizes:
 
 
 def _inner(given: JSON, axes: List[int], rank: int) -> Optional[List[float]]:
-    """Of sizes or scales of some axes, those behind the channels; None where none are given."""
+    """Return the sizes or scales of the axes behind the channels; None where none are given."""
     if given is None or not np.size(given):
         return None
     by_axis = {axis % rank: one for axis, one in zip(axes, np.ravel(given).tolist())}

@@ -1,7 +1,7 @@
-"""What each ONNX operator that is no layer is in torch. An operator: (call, values) -> a tensor, or a list of them.
+"""Each ONNX operator that is no layer, in torch. An operator: (call, values) -> a tensor, or a list of them.
 
-A value is a tensor, None where it is left out, or an array of numpy: what depends on no image and is not trained. Over
-the opsets arguments have moved from attributes to such arrays, so both are looked at.
+A value is a tensor, None where it is left out, or an array of numpy if it depends on no image and is not trained. Over
+the opsets arguments have moved from attributes to such arrays, so both are read.
 """
 
 import functools

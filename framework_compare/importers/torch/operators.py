@@ -1,4 +1,4 @@
-"""What each ATen operator is in the graph, where it is a layer. A handler: (place, arguments by name) -> Value.
+"""Each ATen operator in the graph, where it is a layer. A handler: (place, arguments by name) -> Value.
 
 Operators that only fold and permute axes make no node: see `common.views`.
 """

@@ -31,10 +31,10 @@ STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to oth
 
 
 class Way(NamedTuple):
-    """How a program is read: what may be taken in two ways, and is taken in the second where the first fails.
+    """Way to read a program: where something can be taken in two ways, the second is used if the first fails.
 
     apart: names of arrays that several kinds of operators read, each a node of its own. lifts: a vector may become an
-    image. of_samples: a constant that repeats itself as often as there are images was made for each of them.
+    image. of_samples: a constant that repeats as often as there are images was made for each of them.
     """
 
     apart: FrozenSet[str] = frozenset()
@@ -249,7 +249,7 @@ class Reading:
 
 
 def operands_of(given: Iterable[object]) -> Iterator[Any]:
-    """What of an operator's arguments is computed or learned, in lists too."""
+    """Yield those of an operator's arguments that are computed or learned, also within lists."""
     for one in given:
         if isinstance(one, list):
             yield from operands_of(one)

@@ -44,7 +44,7 @@ BYTES_A_PARAMETER = 40
 
 
 class Known(NamedTuple):
-    """What another program computes of a model in evaluation mode, and the arrays it starts from, by their paths."""
+    """A model's output in evaluation mode by another program, and the arrays that it starts from, by their paths."""
 
     given: Sequence[np.ndarray]
     start: Mapping[str, np.ndarray]

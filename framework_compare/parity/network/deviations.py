@@ -1,4 +1,4 @@
-"""How far answers to the ladder's questions are from the exact ones: relative errors, level by level."""
+"""Deviations of answers to the ladder's questions from the exact ones: relative errors, level by level."""
 
 import dataclasses
 from typing import Dict, Mapping, Sequence, Tuple
@@ -22,7 +22,7 @@ SMALL, ZERO = 1e-6, 1e-12  # of the largest gradient: no more than rounding in f
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a network, the oracle's or a framework's, says to the questions."""
+    """Answers of a network, the oracle's or a framework's, to the questions."""
 
     evaluation: Array
     training: Array

@@ -1,4 +1,4 @@
-"""Where a network that failed first goes another way: the first layer or array that differs, with both values."""
+"""Find where a failed network first diverges: the first layer or array that differs, with both values."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ Place = Tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """Of one layer: where was looked, what is there (N, places), and how far from that a value may be, (places,).
+    """Places watched in one layer, the exact values there, (N, places), and the deviation allowed at each, (places,).
 
     The last columns are signed sums of all values, `surgery.SUMS` of them.
     """

@@ -1,4 +1,4 @@
-"""What the network levels are asked with: sizes, and an optimiser whose rate takes a network where it is smooth."""
+"""Questions of the network levels: sizes, and an optimiser whose rate takes a network where it is smooth."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What the ladder asks of a network, the oracle's answers in float64, and how far a precision's rounding moves them."""
+"""The ladder's questions to a network, the oracle's float64 answers, and how far a precision's rounding moves them."""
 
 import dataclasses
 import functools
@@ -150,7 +150,7 @@ class Reference:
 
 
 def save_batches(path: Path, batches: Sequence[Tuple[Inputs, Array]]) -> None:
-    """Of batch i an only input is images<i>, of several the k-th is input<k>_<i>; the target is labels<i>."""
+    """Save batch i: an only input as images<i>, the k-th of several as input<k>_<i>, the target as labels<i>."""
     arrays = {f"labels{i}": target for i, (_, target) in enumerate(batches)}
     for i, (inputs, _) in enumerate(batches):
         if isinstance(inputs, tuple):

@@ -60,11 +60,11 @@ def to_half(x: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Rounding:
-    """How one run of the oracle at float32 rounds; wraps each of its ops.
+    """Rounding in one run of the oracle at float32; wraps each of its ops.
 
     draw 0 rounds a layer's output once, with its bias; further ones as frameworks also do: the bias is added to the
-    rounded output, and the last bits of tf32's operands are dropped. share: of one sample in the loss, relative to that
-    in the oracle's batch; in a larger batch gradients are smaller, and fp16 has fewer bits for them.
+    rounded output, and the last bits of tf32's operands are dropped. share: one sample's share in the loss, relative
+    to that in the oracle's batch; in a larger batch gradients are smaller, and fp16 has fewer bits for them.
     """
 
     precision: str

@@ -1,4 +1,4 @@
-"""Whether a pipeline draws as the protocol does: the distribution of crops and flips, their independence, and the order.
+"""Test that a pipeline draws as the protocol does: the distribution of crops and flips, their independence, the order.
 
 Each of 82 tests fails an honest pipeline with a probability of about ALPHA, so that one of 12,000 fails by chance. 35
 test crops: for each of six statistics a Kolmogorov-Smirnov test and four tests of its edges, one test of flips, and two tests

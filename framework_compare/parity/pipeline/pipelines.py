@@ -32,7 +32,7 @@ class NotHere(Exception):
 
 
 class PipelineCheck(NamedTuple):
-    """What is asked for with some settings; `check` raises LevelFailed, or gives what there is to show of what was drawn."""
+    """One check with its settings; `check` raises LevelFailed, or returns what there is to show of what was drawn."""
 
     name: str
     write: Callable[[Path], ImageFiles]

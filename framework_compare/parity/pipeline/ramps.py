@@ -43,7 +43,7 @@ class Fit(NamedTuple):
 
 
 class Ramps(NamedTuple):
-    """How the three channels of N images change, in levels: `across` with x, `down` with y, both (N, 3, S)."""
+    """Changes of the three channels of N images, in levels: `across` with x, `down` with y, both (N, 3, S)."""
 
     across: Array
     down: Array

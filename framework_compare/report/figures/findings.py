@@ -1,4 +1,4 @@
-"""What each view of a figure shows of the data of one study, as a sentence that is computed from them."""
+"""Findings of each view of a figure, as a sentence that is computed from the data of one study."""
 
 from __future__ import annotations
 

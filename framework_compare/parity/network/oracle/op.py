@@ -1,4 +1,4 @@
-"""What an op of the oracle is: its arrays, its answer, and the mode of a pass.
+"""An op of the oracle: its arrays, its answer, and the mode of a pass.
 
 Arrays are (N, C, H, W), (N, rows, across, steps, features) of an image's windows, (N, steps, features) or (N, features),
 weights as in `torch.nn`.
@@ -24,7 +24,7 @@ Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
 
 @dataclasses.dataclass
 class Mode:
-    """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
+    """Mode of a pass; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
 
     plain_sums: add one by one over images and places, as channels-last kernels do, where numpy and BLAS add in
     blocks and so round less. operand and operand_gradient: what a precision makes of a recurrent layer's state, and of

@@ -229,7 +229,7 @@ def test_whoever_writes_an_adapter_reads_few_lines_and_a_table_of_ops():
     first, more = (part.splitlines() for part in framework.partition("### What to read\n")[2].split("\n\n")[:2])
     begun = [*framework.splitlines(), *section("operators.md", "What an adapter computes").splitlines()]
     for words, read in (first, begun), (more, []):
-        for path in re.findall(r"\(\.\./(\S+\.py)\)", " ".join(words)):
+        for path in re.findall(r"(?:\(\.\./|`)(\w+/[\w/]+\.py)", " ".join(words)):
             read += (ROOT / path).read_text().splitlines()
         (most,) = re.findall(r"fewer than (\d+) lines", " ".join(words))
         assert int(most) - 50 < len(read) < int(most)

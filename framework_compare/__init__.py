@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,15 +46,18 @@ _PUBLIC = {
     "Stability": "framework_compare.stability_sweep",
     "sweep": "framework_compare.pytest_plugin",
 }
-__all__ = ["__version__", *_PUBLIC]
+# `import *` asks for each of these; `sweep` is of no use without pytest, which a user may not have.
+__all__ = ["__version__", *(name for name in _PUBLIC if name != "sweep" or find_spec("pytest"))]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package
 
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    def __getattr__(name: str) -> object:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -140,7 +140,7 @@ def ladder(
         model, rungs, given = published.model, rungs or published.rungs, {**published.base, **given}
     if rungs is None:
         raise UsageError(f"no rungs are given; name settings by rung, or a ladder as the model: {', '.join(LADDERS)}")
-    steps = {"rungs": rungs, "one_at_a_time": one_at_a_time}
+    steps: Fields = {"rungs": rungs, "one_at_a_time": one_at_a_time}
     return run(Request.of(frameworks, model, device, dataset=dataset, **steps, **given), out, watcher=watcher)
 
 

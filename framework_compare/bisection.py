@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -32,10 +32,24 @@ from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSI
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.request import CommonOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from framework_compare.study.executors import Executor
 
 METRICS = ("time", "memory", "parity")
 FILE = "bisect.json"  # what is searched; the studies of its duels lie beside it
 SAMPLE_S = 4.0  # of each release in a block; on a shared host blocks scatter by 6 %
+
+
+class BisectOptions(CommonOptions, total=False):
+    """Keywords of `bisect` that it passes to `duel`."""
+
+    device: str
+    sample: str | float
+    executor: Executor | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +131,7 @@ def bisect(
     metric: str = "time",
     out: str | os.PathLike[str] | None = None,
     watcher: Watcher | None = None,
-    **request: Any,
+    **request: Unpack[BisectOptions],
 ) -> Bisection:
     """Search the releases of a framework for the one that changed its speed, memory or parity.
 
@@ -127,13 +141,13 @@ def bisect(
     other arguments are those of `duel`. The probability of naming a wrong release is at most `version_search.ALPHA`.
     """
     watcher = watcher or default_watcher()
-    folder = study_folder(out)
-    asked = _asked(framework, versions, model, dataset, threshold, metric, request)
+    folder, settings = study_folder(out), {**request}
+    asked = _asked(framework, versions, model, dataset, threshold, metric, settings)
     listed = _kept(folder, asked)
     if not listed:
         listed = _between(asked["framework"], versions, watcher.say)
         write_whole(folder / FILE, json.dumps({"asked": asked, "versions": listed}, indent=1) + "\n")
-    state = _Search(asked, listed, dataset, folder, watcher, request)
+    state = _Search(asked, listed, dataset, folder, watcher, settings)
     found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
     result = Bisection(
         *(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder, state.verified),

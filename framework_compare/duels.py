@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from framework_compare import api, registry
 from framework_compare.comparison import Comparison
@@ -20,10 +20,28 @@ from framework_compare.results.intervals import Interval
 from framework_compare.results.regression_gate import FAILED, NOT_SLOWER, UNJUDGED, judgement
 from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
 from framework_compare.study import schedules
+from framework_compare.study.request import CommonOptions
 from framework_compare.study.schedules import MOST_REPEATS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from framework_compare.plan.planning import Names
+    from framework_compare.study.executors import Executor
+    from framework_compare.study.progress import Watcher
 
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
 SAMPLE_S = 3.0  # of each competitor in a block
+
+
+class DuelOptions(CommonOptions, total=False):
+    """Keywords of `duel` that it passes to `compare`."""
+
+    out: api.Folder | None
+    retry: Names
+    extend: bool
+    executor: Executor | None
+    watcher: Watcher | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +105,7 @@ def duel(
     max_slowdown: None | str | float = None,
     blocks: int = BLOCKS,
     sample: str | float = SAMPLE_S,
-    **request: Any,
+    **request: Unpack[DuelOptions],
 ) -> Duel:
     """Measure two competitors now, in turns, and give one verdict.
 

@@ -1,8 +1,10 @@
 """`reproduce()`: repeat a published study on this machine and compare its figures."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from framework_compare import api, stability_sweep
 from framework_compare.api import compare
@@ -23,6 +25,11 @@ from framework_compare.stability_sweep import FOREIGN, Stability, largest_batch
 from framework_compare.study.opening import check_folder, new_study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.run_options import check_flag
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from framework_compare.study.request import RequestOptions
 
 SAMPLED_EPOCHS = 2  # of a run under a budget; one that takes longer than its sample is the only one
 Studies = dict[str, Comparison | Stability]
@@ -76,7 +83,7 @@ def reproduce(
     data: Document | None = None,
     out: None | str | os.PathLike[str] = None,
     watcher: Watcher | None = None,
-    **request: Any,
+    **request: Unpack[RequestOptions],
 ) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 

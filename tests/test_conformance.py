@@ -59,6 +59,25 @@ def test_a_correct_adapter_passes(conform, which):
     assert conform("", *which) == {}
 
 
+FIRST = ("-k", "test_protocol or declares or test_a_cell_trains or test_steps")
+
+
+@pytest.mark.parametrize("which", [FIRST, pytest.param((), marks=pytest.mark.nightly)], ids=["first", "all"])
+def test_the_adapter_that_authors_are_told_to_read_passes(pytester, own_cache, monkeypatch, which):
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
+    given = ("--frameworks", f"{PLUGINS / 'tiny.py'}:TinyTrainer", "--junitxml=report.xml", *which)
+    pytester.runpytest_subprocess("-p", "warm_workers", *SUITE, *given, timeout=300)
+    assert failures(pytester.path / "report.xml", "tiny", 15) == {}
+
+
+def test_a_method_that_every_run_calls_is_missed(conform):
+    body = "    device_times = None"
+    check_sentences(
+        conform(body, "-k", "test_has_every_method", least=0),
+        {"test_has_every_method": "device_times(): it is missing"},
+    )
+
+
 def declaring(ops: str, **fields: str) -> str:
     """The reference with these ops, in an expression in which `every` has all of its own, and other fields likewise."""
     given = {"ops": f"frozenset({ops})", **fields}

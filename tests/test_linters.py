@@ -41,15 +41,35 @@ def linked(tmp_path: Path) -> Path:
     return tmp_path
 
 
+RIGHT = [
+    "duel('torch', 'jax', 'alexnet', 'images', blocks=4, batch_size=4, verify='off', out='f', retry=['failed']).passed",
+    "bisect('jax', '0.9..0.10', 'alexnet', sample=3.0, batch_size=4, device='cpu', timeout_s=9.0).release",
+    "reproduce('lerat2021', parts=['cpu'], repeats=1, budget='30min', threads=2).table()",
+    "Request.of('torch', 'alexnet', dataset='images', batch_size=4, repeats=2, rungs=None).settings",
+    "sweep(['torch'], ['alexnet'])",
+]
+WRONG = [
+    "duel('torch', 'jax', 'alexnet', batchsize=4)",
+    "duel('torch', 'jax', 'alexnet', budget='30min')",
+    "bisect('jax', '0.9..0.10', 'alexnet', batchsize=4)",
+    "reproduce('lerat2021', repeat=1)",
+    "Request.of('torch', 'alexnet', batchsize=4)",
+    "from framework_compare import compar",
+]
+
+
 def test_mypy_has_nothing_to_say_but_of_a_wrong_keyword(linked: Path) -> None:
     right = "'torch', ['alexnet', print], 'cpu', dataset='images', batch_size=[4, 8], epochs=3, repeats=2"
     wrong = ("batchsize=4", "batch_size='4'", "repeats=None, rung={}")
-    calls = (right, *(f"'torch', 'alexnet', {keywords}" for keywords in wrong))
-    lines = ["from framework_compare import compare", *(f"compare({call})" for call in calls)]
+    rights = [f"compare({right})", *RIGHT]
+    wrongs = [*(f"compare('torch', 'alexnet', {keywords})" for keywords in wrong), *WRONG]
+    lines = ["from framework_compare import Request, bisect, compare, duel, reproduce, sweep", *rights, *wrongs]
     (linked / "calls.py").write_text("\n".join(lines) + "\n")
     said = mypy("-p", "framework_compare", "-m", "calls", cwd=linked)
     found = re.findall(r"^(\S+?):(\d+): error", said, re.MULTILINE)
-    assert {file for file, _ in found} == {"calls.py"} and {line for _, line in found} == {"3", "4", "5"}, said
+    assert {file for file, _ in found} == {"calls.py"} and {lines[int(line) - 1] for _, line in found} == {*wrongs}, (
+        said
+    )
 
 
 def test_few_types_are_left_open() -> None:

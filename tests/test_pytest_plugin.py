@@ -1,8 +1,11 @@
 """The pytest plug-in, in a user's own suite."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from framework_compare import registry
 from framework_compare.comparison import Comparison
@@ -104,3 +107,10 @@ def test_processes_of_xdist_have_a_study_each(pytester, images, own_cache):
     result = pytester.runpytest_subprocess("-n", "1", "--fc-out", "study", *chosen)
     result.assert_outcomes(passed=1)
     assert "study: study-gw0" in result.stdout.str() and len(Comparison.load(pytester.path / "study-gw0").frame) == 1
+
+
+@pytest.mark.parametrize("lacking", ["", "import sys; sys.modules['pytest'] = None; "])
+def test_all_names_are_imported_with_and_without_pytest(lacking):
+    program = f"{lacking}from framework_compare import *; print(compare.__name__, 'sweep' in globals())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["compare", str(not lacking)]

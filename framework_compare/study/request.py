@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, Sequence, TypedDict
+from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
 from framework_compare.errors import check_count, check_name
@@ -14,7 +14,7 @@ from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
 from framework_compare.plan.settings import ANY_EPOCHS, Settings
-from framework_compare.protocol import Document
+from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.study import schedules
 from framework_compare.study.run_options import (
@@ -29,6 +29,9 @@ from framework_compare.study.run_options import (
 )
 from framework_compare.study.strategies import Budget, Product, Strategy
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 
 class LimitOptions(TypedDict, total=False):
     """Keywords for the limits of a run."""
@@ -39,13 +42,12 @@ class LimitOptions(TypedDict, total=False):
     memory_limit: int | str | None
 
 
-class Options(Settings, LimitOptions, total=False):
+class CommonOptions(Settings, LimitOptions, total=False):
     """Keywords that all calls share which start from a request; `Request` says what each means."""
 
     devices: int | Sequence[int] | None
     weights: str | None
     as_written: bool
-    repeats: int | None
     limit: int | None
     classes: Sequence[str] | None
     on_bad_image: str
@@ -62,9 +64,15 @@ class Options(Settings, LimitOptions, total=False):
     verify: str
     profile: bool
     schedule: str
-    across_models: bool
     disturbance_threshold: float | None
     retries_when_disturbed: int
+
+
+class Options(CommonOptions, total=False):
+    """Those of calls that do not say themselves how much of which cells is measured."""
+
+    repeats: int | None
+    across_models: bool
     sample: str | float | None
     budget: str | float | None
     precision_target: str | float | None
@@ -76,6 +84,12 @@ class CompareOptions(Options, total=False):
 
     rungs: Rungs | None
     one_at_a_time: bool
+
+
+class RequestOptions(CompareOptions, total=False):
+    """Keywords of `Request.of`."""
+
+    dataset: DataSets | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +192,11 @@ class Request:
     settings: Document = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
+    def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Unpack[RequestOptions]) -> Request:
         """Return the request with these keywords; those that are not fields are settings."""
-        own = {name: given.pop(name) for name in FIELDS if name in given}
-        return cls(frameworks, models, device, settings=given, **own)
+        settings: Fields = {**given}
+        own = {name: settings.pop(name) for name in FIELDS if name in settings}
+        return cls(frameworks, models, device, settings=settings, **own)
 
     @property
     def own_loss(self) -> str:

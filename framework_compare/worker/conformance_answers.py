@@ -24,7 +24,7 @@ from framework_compare.worker.sources import Source, open_source, read_image_fil
 
 Arrays = Mapping[str, np.ndarray]
 # Of the protocol, what training or the ladder can do without.
-OPTIONAL = ("infer", "generate", "read_generated", "device_times", "profile")
+OPTIONAL = ("infer", "generate", "read_generated", "profile")
 RELEASE_S = 5.0  # that processes have to end after `release`
 
 

@@ -1,4 +1,4 @@
-"""A test framework: the linear classifier of tests/plugins/linear.py in numpy, trained for real. No faults."""
+"""A test framework in numpy without faults: means of an image's channels, then linear layers, as in tests/plugins/linear.py."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class TinyTrainer:
         return {"execution": "eager"}
 
     def build(self, graph: Graph) -> None:
-        if [node.op for node in graph.nodes] != ["GlobalAvgPool", "Linear"]:
-            raise ValueError("tiny trains the linear test model only")
-        self._linear = graph.nodes[1].name
+        pool, *layers = graph.nodes
+        if pool.op != "GlobalAvgPool" or not layers or any(node.op != "Linear" for node in layers):
+            raise ValueError("tiny trains GlobalAvgPool and then Linear layers only")
+        self._layers = [node.name for node in layers]
         self._trainable = trainable_names(graph)
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -57,6 +58,9 @@ class TinyTrainer:
     def to_device_batch(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
+    def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        return batch.images, batch.labels
+
     def open_pipeline(self, files: ImageFiles) -> Any:
         from framework_compare.batches.images import SharedPipeline
 
@@ -66,30 +70,42 @@ class TinyTrainer:
         return (self.to_device_batch(images, labels) for images, labels in pipeline.epoch(number))
 
     def train_step(self, batch: Batch) -> Any:
-        features = batch.images.mean(axis=(2, 3), dtype=np.float64)
-        logits = self._logits(features)
-        probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        rows = np.arange(batch.size)
-        loss = -np.log(probabilities[rows, batch.labels]).mean()
-        probabilities[rows, batch.labels] -= 1
-        self._update("weight", probabilities.T @ features / batch.size)
-        self._update("bias", probabilities.mean(axis=0))
+        loss, gradients = self._loss_and_gradients(batch)
+        for name, gradient in gradients.items():
+            decayed = gradient + self.config.weight_decay * self._weights[name]
+            self._momentum[name] = self.config.momentum * self._momentum[name] + decayed
+            self._weights[name] -= self.config.learning_rate * self._momentum[name]
         return loss
 
-    def _logits(self, features: np.ndarray) -> np.ndarray:
-        return features @ self._weights[f"{self._linear}.weight"].T + self._weights[f"{self._linear}.bias"]
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        return {name: array.astype(np.float32) for name, array in self._loss_and_gradients(batch)[1].items()}
 
-    def _update(self, parameter: str, gradient: np.ndarray) -> None:
-        name = f"{self._linear}.{parameter}"
-        self._momentum[name] = self.config.momentum * self._momentum[name] + gradient
-        self._weights[name] -= self.config.learning_rate * self._momentum[name]
+    def _values(self, images: np.ndarray) -> List[np.ndarray]:
+        """What each layer reads, and the logits."""
+        values = [images.mean(axis=(2, 3), dtype=np.float64)]
+        for name in self._layers:
+            values.append(values[-1] @ self._weights[f"{name}.weight"].T + self._weights.get(f"{name}.bias", 0))
+        return values
+
+    def _loss_and_gradients(self, batch: Batch) -> Tuple[float, Dict[str, np.ndarray]]:
+        *read, logits = self._values(batch.images)
+        gradient = np.exp(logits - logits.max(axis=1, keepdims=True))
+        gradient /= gradient.sum(axis=1, keepdims=True)
+        rows = np.arange(batch.size)
+        loss = -np.log(gradient[rows, batch.labels]).mean()
+        gradient[rows, batch.labels] -= 1
+        gradient /= batch.size
+        found = {}
+        for name, value in zip(reversed(self._layers), reversed(read)):
+            found.update({f"{name}.weight": gradient.T @ value, f"{name}.bias": gradient.sum(axis=0)})
+            gradient = gradient @ self._weights[f"{name}.weight"]
+        return loss, {name: found[name] for name in self._trainable}
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss) for loss in losses]
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
-        return self._logits(batch.images.mean(axis=(2, 3), dtype=np.float64)).astype(np.float32)
+        return self._values(batch.images)[-1].astype(np.float32)
 
     def synchronize(self) -> None:
         """Nothing to wait for."""

@@ -1,5 +1,6 @@
 """The code as ruff and mypy see it; pyproject.toml says what is asked of it."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -55,6 +56,19 @@ def test_few_types_are_left_open() -> None:
     files = (path for name in ("framework_compare", "models", "datasets") for path in (ROOT / name).rglob("*.py"))
     found = {str(path.relative_to(ROOT)): len(re.findall(r"\bAny\b", path.read_text())) for path in files}
     assert sum(found.values()) < 400, f"most are in {sorted(found, key=lambda name: -found[name])[:5]}"
+
+
+def test_no_file_and_no_function_is_long() -> None:
+    found = {}
+    for name in ("framework_compare", "adapters", "datasets", "models"):
+        for path in (ROOT / name).rglob("*.py"):
+            text = path.read_text()
+            found[str(path.relative_to(ROOT))] = len(text.splitlines()) <= 400
+            for one in ast.walk(ast.parse(text)):
+                if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    lines = (one.end_lineno or 0) - one.lineno + 1
+                    found[f"{path.relative_to(ROOT)}: {one.name}, line {one.lineno}"] = lines <= 80
+    assert not [what for what, short in found.items() if not short], "at most 400 lines of a file, 80 of a function"
 
 
 def test_bounds_on_figures_come_from_a_yardstick() -> None:

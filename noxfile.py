@@ -81,4 +81,4 @@ def build(session: nox.Session) -> None:
         with tempfile.TemporaryDirectory() as place:
             session.run("uv", "venv", "--quiet", place, "--clear")
             session.run("uv", "pip", "install", "--quiet", "--python", place, file)
-            session.run(f"{place}/bin/framework-compare", "--help", external=True, silent=True)
+            session.run(f"{place}/bin/framework-compare", "--version", external=True)

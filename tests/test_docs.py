@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import shlex
+import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -193,6 +194,17 @@ def test_the_licence_and_the_citation_file_have_what_their_formats_require():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     assert (values["version"], values["license"]) == (setup["metadata"]["version"], setup["metadata"]["license"])
+    assert f"- name: {setup['metadata']['author']}\n" in text
+
+
+def test_a_source_distribution_has_every_file_and_folder_of_the_repository():
+    if not (ROOT / ".git").exists():
+        pytest.skip("a source distribution does not know what the repository has: clone that")
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
+    named = {kind: {name for line in lines if line[0] == kind for name in line[1:]} for kind in ("graft", "include")}
+    files = filter(None, tracked.split("\0"))
+    assert not [name for name in files if name.partition("/")[0] not in named["graft"] and name not in named["include"]]
 
 
 def test_the_pages_on_limits_studies_and_the_api_name_what_is_there():

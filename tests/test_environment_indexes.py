@@ -17,6 +17,7 @@ from wheels import add_to_index, write_wheel
 
 from framework_compare import registry
 from framework_compare.environments import installer, managed, uv_command, venvs
+from framework_compare.environments.interpreters import Unavailable
 from framework_compare.errors import EnvironmentUnavailable
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -281,8 +282,9 @@ def test_pips_settings_are_handed_to_uv(tmp_path, monkeypatch):
     ):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "pip.conf").write_text(text)
-    for key in ("PIP_CONFIG_FILE", "PIP_NO_INDEX", "PIP_FIND_LINKS", "SSL_CERT_FILE", "ALL_PROXY"):
+    for key in ("PIP_CONFIG_FILE", "PIP_NO_INDEX", "PIP_FIND_LINKS", "SSL_CERT_FILE"):
         monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "q:1")
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "etc"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://a.invalid https://b.invalid")
@@ -290,9 +292,10 @@ def test_pips_settings_are_handed_to_uv(tmp_path, monkeypatch):
     monkeypatch.setenv("UV_HTTP_TIMEOUT", "9")
     handed = uv_command.read().environment()
     assert handed["UV_DEFAULT_INDEX"] == "https://own.invalid/" and handed["SSL_CERT_FILE"] == "own.pem"
-    assert handed["UV_FIND_LINKS"] == "one,two" and handed["ALL_PROXY"] == "p:1"
+    assert handed["UV_FIND_LINKS"] == "one,two"
     assert handed["UV_EXTRA_INDEX_URL"] == "https://a.invalid https://b.invalid"
     assert handed["UV_HTTP_TIMEOUT"] == "9", "a variable of uv's own stays"
+    assert {handed[key] for key in ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")} == {"p:1"}, "pip's option goes first"
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     assert "UV_DEFAULT_INDEX" not in uv_command.read().environment()
 
@@ -303,3 +306,39 @@ def test_settings_of_pip_that_cannot_be_read_are_named(framework, tmp_path, monk
     with pytest.raises(EnvironmentUnavailable, match=r"pip's settings cannot be read.*pip\.conf"):
         managed.ensure(framework())
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("word", ["1", "ON", "t", "true", "y", "Yes"])
+def test_indexes_are_not_asked_whatever_word_of_pips_forbids_them(word, two_indexes, framework, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", word)
+    with pytest.raises(EnvironmentUnavailable, match="tinyfw"):
+        managed.ensure(framework(two_indexes()))
+
+
+def test_a_ban_of_indexes_holds_beside_an_empty_one_and_is_not_guessed(tmp_path, monkeypatch):
+    (tmp_path / "pip.conf").write_text("[global]\n--no-index = t\n[install]\nno-index =\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    assert uv_command.read().no_index
+    monkeypatch.setenv("PIP_NO_INDEX", "n")
+    assert not uv_command.read().no_index
+    monkeypatch.setenv("PIP_NO_INDEX", "yess")
+    with pytest.raises(Unavailable, match="no-index is 'yess'"):
+        uv_command.read()
+
+
+def test_homes_and_parts_of_a_second_are_as_pip_has_them(framework, wheels, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(wheels.parent))
+    monkeypatch.setenv("PIP_FIND_LINKS", f"~/{wheels.name}")
+    monkeypatch.setenv("PIP_TIMEOUT", "12.5")
+    (wheels.parent / "constraints.txt").write_text("tinyfw<2\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", "~/constraints.txt")
+    for key in ("SSL_CERT_FILE", "SSL_CLIENT_CERT", "UV_HTTP_TIMEOUT"):
+        monkeypatch.delenv(key, raising=False)
+    assert managed.ensure(framework()).version == "1.0"
+    monkeypatch.setenv("PIP_CERT", "~/own.pem")
+    monkeypatch.setenv("PIP_CLIENT_CERT", "~/client.pem")
+    monkeypatch.setenv("PIP_TIMEOUT", "0.2")
+    handed = uv_command.read().environment()
+    assert handed["UV_HTTP_TIMEOUT"] == "1" and handed["SSL_CERT_FILE"] == str(wheels.parent / "own.pem")
+    assert handed["SSL_CLIENT_CERT"] == str(wheels.parent / "client.pem")

@@ -80,6 +80,19 @@ def test_few_types_are_left_open() -> None:
     assert found["Any"] < 300 and sum(found[name] for name in ("JSON", "Document", "Fields")) < 650
 
 
+def test_no_file_and_no_function_is_long() -> None:
+    found = {}
+    for name in ("framework_compare", "adapters", "datasets", "models"):
+        for path in (ROOT / name).rglob("*.py"):
+            text = path.read_text()
+            found[str(path.relative_to(ROOT))] = len(text.splitlines()) <= 400
+            for one in ast.walk(ast.parse(text)):
+                if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    lines = (one.end_lineno or 0) - one.lineno + 1
+                    found[f"{path.relative_to(ROOT)}: {one.name}, line {one.lineno}"] = lines <= 80
+    assert not [what for what, short in found.items() if not short], "at most 400 lines of a file, 80 of a function"
+
+
 def test_bounds_on_figures_come_from_a_yardstick() -> None:
     """A bound by a number holds on the machine of who wrote it; bounds.py and rounding_bounds.py of tests/plugins give others."""
     others = {*(ROOT / "tests").rglob("*.py")} - {Path(__file__)}  # its strings are examples of such bounds

@@ -4,6 +4,7 @@ It takes what its cache has where no index can be reached; a failure is said in 
 """
 
 import configparser
+import math
 import os
 import re
 import subprocess
@@ -27,13 +28,15 @@ _VARIABLES = {
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", ""),
     "client-cert": ("SSL_CLIENT_CERT", ""),
-    "proxy": ("ALL_PROXY", ""),
     "timeout": ("UV_HTTP_TIMEOUT", ""),
     "default-timeout": ("UV_HTTP_TIMEOUT", ""),
     "retries": ("UV_HTTP_RETRIES", ""),
 }
 PYPI = "https://pypi.org/simple"
 _CONSTRAINTS, _NO_INDEX = "constraint", "no-index"  # for which the installer gives options
+_PROXY = "proxy"
+_PROXIES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY")  # uv prefers the last two, and capitals
+_TRUE, _FALSE = ("1", "on", "t", "true", "y", "yes"), ("0", "f", "false", "n", "no", "off")
 
 
 class PipSettings(NamedTuple):
@@ -43,16 +46,16 @@ class PipSettings(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        return sorted(name for name in self.options if name in (*_VARIABLES, _CONSTRAINTS, _NO_INDEX))
+        return sorted(name for name in self.options if name in (*_VARIABLES, _CONSTRAINTS, _NO_INDEX, _PROXY))
 
     @property
     def constraints(self) -> list[str]:
         """Files or URLs."""
-        return self.options.get(_CONSTRAINTS, "").split()
+        return [os.path.expanduser(path) for path in self.options.get(_CONSTRAINTS, "").split()]
 
     @property
     def no_index(self) -> bool:
-        return self.options.get(_NO_INDEX, "").lower() in ("1", "true", "yes", "on")
+        return self.options.get(_NO_INDEX, "").lower() in _TRUE
 
     @property
     def indexes(self) -> list[str]:
@@ -62,13 +65,15 @@ class PipSettings(NamedTuple):
         return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or PYPI]
 
     def environment(self) -> dict[str, str]:
-        """This process' variables and uv's own; one of uv's that is set already stays."""
+        """This process' variables and uv's own; one that is set already stays, but for a proxy, as in pip."""
         handed = {}
         for name, (variable, separator) in _VARIABLES.items():
             if name in self.options:
                 value = self.options[name]
-                handed[variable] = separator.join(value.split()) if separator else value
-        return {**handed, **os.environ}
+                parts = value.split() if separator else [value]
+                handed[variable] = separator.join(_as_uv_takes_it(name, part) for part in parts)
+        proxy = self.options.get(_PROXY)
+        return {**handed, **os.environ, **(dict.fromkeys(_PROXIES, proxy) if proxy else {})}
 
 
 class Failed(Exception):
@@ -140,6 +145,18 @@ class Uv:
             raise Failed(reason(lines))
 
 
+def _as_uv_takes_it(name: str, value: str) -> str:
+    """A value of pip's for uv, which expands no ~ and counts whole seconds."""
+    if name in ("find-links", "cert", "client-cert"):
+        return os.path.expanduser(value)
+    if name in ("timeout", "default-timeout"):
+        try:
+            return str(max(1, math.ceil(float(value))))
+        except (ValueError, OverflowError):
+            return value  # which uv refuses, and says so
+    return value
+
+
 def public_url(url: str | None) -> str | None:
     """A URL without the user name and password it may hold, fit to be stored and shown."""
     return re.sub(r"(?<=//)[^/@]*@", "", url) if url else url
@@ -166,10 +183,16 @@ def read() -> PipSettings:
     options: dict[str, str] = {}
     for section in ("global", "install"):
         if parser.has_section(section):
-            options.update({key.replace("_", "-"): value for key, value in parser.items(section)})
-    named = {key[4:].lower().replace("_", "-"): value for key, value in os.environ.items() if key.startswith("PIP_")}
+            options.update({_option(key): value for key, value in parser.items(section) if value})
+    named = {_option(key[4:]): value for key, value in os.environ.items() if key.startswith("PIP_")}
     options.update({key: value for key, value in named.items() if value})
+    if (banned := options.get(_NO_INDEX, "no")).lower() not in (*_TRUE, *_FALSE):
+        raise Unavailable(f"pip's setting {_NO_INDEX} is {banned!r}, neither yes nor no", "fix it (`pip config debug`)")
     return PipSettings(options)
+
+
+def _option(key: str) -> str:
+    return key.lower().replace("_", "-").removeprefix("--")
 
 
 def _files() -> list[Path]:

@@ -26,8 +26,13 @@ def installed(tmp_path_factory):
     def uv(*words):
         subprocess.run([find_uv_bin(), *map(str, words), "--no-config", "--quiet"], check=True, env=settings)
 
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in map(os.fsdecode, filter(None, tracked.split(b"\0"))):  # no build folder of this checkout
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(
+            b"\0"
+        )
+    else:  # of a source distribution
+        listed = (ROOT / "framework_compare.egg-info" / "SOURCES.txt").read_bytes().splitlines()
+    for name in map(os.fsdecode, filter(None, listed)):  # no build folder of this checkout
         if (ROOT / name).is_file():
             (place / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, place / "source" / name)

@@ -32,24 +32,13 @@ from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSI
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.request import CommonOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from framework_compare.study.executors import Executor
-
 METRICS = ("time", "memory", "parity")
 FILE = "bisect.json"  # what is searched; the studies of its duels lie beside it
 SAMPLE_S = 4.0  # of each release in a block; on a shared host blocks scatter by 6 %
-
-
-class BisectOptions(CommonOptions, total=False):
-    """Keywords of `bisect` that it passes to `duel`."""
-
-    device: str
-    sample: str | float
-    executor: Executor | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +58,7 @@ class Bisection:
     reasons: dict[str, str]
     folder: Path
     verified: bool = False  # whether all duels were between verified cells
-    passed: Mapping[str, bool] = dataclasses.field(
-        default_factory=dict
-    )  # of metric parity: by release, whether it passes
+    passed: Mapping[str, bool] = dataclasses.field(default_factory=dict)  # of metric parity: by release
 
     @property
     def outcome(self) -> str:
@@ -131,7 +118,7 @@ def bisect(
     metric: str = "time",
     out: str | os.PathLike[str] | None = None,
     watcher: Watcher | None = None,
-    **request: Unpack[BisectOptions],
+    **request: Unpack[duels.BisectOptions],
 ) -> Bisection:
     """Search the releases of a framework for the one that changed its speed, memory or parity.
 

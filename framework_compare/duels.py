@@ -44,6 +44,14 @@ class DuelOptions(CommonOptions, total=False):
     watcher: Watcher | None
 
 
+class BisectOptions(CommonOptions, total=False):
+    """Keywords of `bisect` that it passes to `duel`."""
+
+    device: str
+    sample: str | float
+    executor: Executor | None
+
+
 @dataclasses.dataclass(frozen=True)
 class Duel:
     """The result of a duel.

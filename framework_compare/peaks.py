@@ -1,7 +1,7 @@
 """Measuring what this machine can do in the settings of a study, for its roofline."""
 
 import os
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, NamedTuple, Sequence, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.environments import peaks
@@ -20,14 +20,14 @@ class MeasuredPeak(NamedTuple):
     device: str
     precision: str
     threads: int
-    peak: Optional[Peak]
+    peak: Peak | None
     reason: str = ""
 
 
 class PeakForecast(NamedTuple):
     """The settings whose peaks `measure_peaks` measures: device, precision and number of threads."""
 
-    wanted: Sequence[Tuple[str, str, int]]
+    wanted: Sequence[tuple[str, str, int]]
 
     @property
     def runs(self) -> int:
@@ -52,14 +52,14 @@ def _setting(device: str, precision: str, threads: int) -> str:
     return f"{device}, {precision}, {threads} thread{'s' * (threads != 1)}"
 
 
-def _wanted(result: Comparison) -> List[Tuple[str, str, int]]:
+def _wanted(result: Comparison) -> list[tuple[str, str, int]]:
     cells = [one for one in result.frame.itertuples() if one.status == "ok" and not is_search(one.model)]
     return list(dict.fromkeys((str(one.device), str(one.precision), int(one.threads)) for one in cells))
 
 
 def measure_peaks(
     study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
-) -> List[MeasuredPeak]:
+) -> list[MeasuredPeak]:
     """Measure this machine's peaks in the settings of a study, a few seconds each, and store them in the cache folder.
 
     No other comparison is timed on this node meanwhile. Run it on the machine of the study, while the machine is quiet.

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
@@ -46,7 +46,7 @@ class SweepCell:
 
 
 def sweep(
-    frameworks: Optional["Names"] = None, models: Optional["Names"] = None, device: "Names" = "cpu"
+    frameworks: "Names" | None = None, models: "Names" | None = None, device: "Names" = "cpu"
 ) -> pytest.MarkDecorator:
     """Decorator that parametrises a test's `cell` over frameworks x models x devices; None means all of them."""
     return pytest.mark.framework_compare_sweep(frameworks=frameworks, models=models, device=device)
@@ -71,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, args: List[str]) -> None:
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Load the conformance suite's options only with the suite: their names are too common for every session.
 
     A package named with --pyargs has no initial conftest, so it could not add them itself.
@@ -104,7 +104,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("cell", cells, ids=[cell.id for cell in cells])
 
 
-def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
+def _cells(wanted: Any, config: pytest.Config) -> list[SweepCell]:
     from framework_compare import registry
     from framework_compare.errors import UsageError
     from framework_compare.plan import competitors, planning
@@ -132,7 +132,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
     return [SweepCell(f, m, d, python.get(f, "")) for f in frameworks for m in models for d in devices]
 
 
-def _kept(names: List[str], chosen: List[str], kind: str, option: str) -> List[str]:
+def _kept(names: list[str], chosen: list[str], kind: str, option: str) -> list[str]:
     kept = [name for name in names if name in chosen]
     if not kept:
         raise pytest.UsageError(f"no {kind} of this sweep ({', '.join(names)}) is among --fc-{kind}s {option}")
@@ -144,7 +144,7 @@ class _Session:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._folder: Optional[Path] = None
+        self._folder: Path | None = None
         self._cells = 0
 
     def train(self, cell: SweepCell, settings: Fields) -> Any:
@@ -175,10 +175,10 @@ class _Session:
         return folder.with_name(f"{folder.name}-{worker}") if worker else folder
 
 
-_STUDIES = pytest.StashKey[List[str]]()
+_STUDIES = pytest.StashKey[list[str]]()
 
 
-def _studies(config: pytest.Config) -> List[str]:
+def _studies(config: pytest.Config) -> list[str]:
     """The folders of the studies of a session."""
     return config.stash.setdefault(_STUDIES, [])
 

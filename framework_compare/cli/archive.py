@@ -6,7 +6,7 @@ import json as json_files
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, List
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,7 +29,7 @@ def publish(
         Path, typer.Option(help="Folder of submissions, created if missing. The submission is a folder in it.")
     ] = Path("submissions"),
     allow: Annotated[
-        List[str] | None,
+        list[str] | None,
         typer.Option(
             help="Publish despite this condition, which the manifest will state: unverified, few-blocks, disturbed, "
             "modified. Repeatable."

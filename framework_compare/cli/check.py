@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from typing import TYPE_CHECKING, Annotated, Any, List, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Sequence
 
 import typer
 
@@ -82,7 +82,7 @@ def _counts(judged: Sequence[Judgement]) -> str:
     return f"{plural(len(judged), 'cell')}: {said}"
 
 
-def _print(beside: Any, judged: List[Judgement], headings: List[str], limit: float, missing: Any) -> None:
+def _print(beside: Any, judged: list[Judgement], headings: list[str], limit: float, missing: Any) -> None:
     from framework_compare.report import renderers
     from framework_compare.report.table_spec import Column, named, tabulate
     from framework_compare.results import regression_gate

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 import typer
 
@@ -107,7 +107,7 @@ def own_models(
 
 def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
     """A progress bar on a terminal, plain lines elsewhere; quiet: nothing. yes: asks nothing before it starts."""
-    kind: Type[Watcher] = Watcher if quiet else RichWatcher if sys.stderr.isatty() else PlainWatcher
+    kind: type[Watcher] = Watcher if quiet else RichWatcher if sys.stderr.isatty() else PlainWatcher
 
     class Asking(kind):  # type: ignore[misc, valid-type]
         def expect(self, forecast: Callable[[], "Forecast"]) -> None:

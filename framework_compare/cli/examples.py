@@ -1,10 +1,8 @@
 """Examples of every command, shown below its help. Tests parse all of them, and run those that train nothing."""
 
-from typing import Dict, Tuple
-
 # IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name, ARCHIVE for a
 # folder of submissions.
-EXAMPLES: Dict[str, Tuple[str, ...]] = {
+EXAMPLES: dict[str, tuple[str, ...]] = {
     "quickstart": ("quickstart", "quickstart torch,paddle"),
     "doctor": ("doctor", "doctor torch,jax --strict"),
     "list": ("list", "list --json"),

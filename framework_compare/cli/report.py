@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Iterable, List, Optional
+from typing import Annotated, Iterable
 
 import typer
 
@@ -12,7 +12,7 @@ from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 
 
-def _studies(incomplete: str) -> List[str]:
+def _studies(incomplete: str) -> list[str]:
     from framework_compare.study import names
 
     return starting([names.LATEST, *(folder.name for folder in names.in_cache())], incomplete)
@@ -30,17 +30,17 @@ def _views() -> str:
     return ", ".join(f'"{view}" ({number})' for number, views in VIEWS.items() for view in views)
 
 
-def _view_names(incomplete: str) -> List[str]:
+def _view_names(incomplete: str) -> list[str]:
     return starting([view for views in VIEWS.values() for view in views], incomplete)
 
 
-def _figures(incomplete: str) -> List[str]:
+def _figures(incomplete: str) -> list[str]:
     from framework_compare.report.figures.catalogue import FIGURES
 
     return starting([*FIGURES, *(figure.number for figure in FIGURES.values())], incomplete)
 
 
-def starting(names: Iterable[str], incomplete: str) -> List[str]:
+def starting(names: Iterable[str], incomplete: str) -> list[str]:
     """Return what the shell offers to complete a value with."""
     return [name for name in names if name.startswith(incomplete)]
 
@@ -59,9 +59,9 @@ def report(
     out: Annotated[
         Path, typer.Option(help="The HTML file. Its folder is created if needed; an existing file is replaced.")
     ] = Path("report.html"),
-    per_hour: Annotated[Optional[str], PER_HOUR] = None,
-    per_kwh: Annotated[Optional[float], PER_KWH] = None,
-    co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
+    per_hour: Annotated[str | None, PER_HOUR] = None,
+    per_kwh: Annotated[float | None, PER_KWH] = None,
+    co2_g_per_kwh: Annotated[float | None, CO2] = None,
 ) -> None:
     """Write a study as one HTML file: answers, figures, tables, failures, method.
 
@@ -83,8 +83,8 @@ def figure(
     study: Annotated[str, STUDY] = "latest",
     out: Annotated[Path, typer.Option(help="The file; its suffix is .svg, .pdf or .png.")] = Path("figure.pdf"),
     width: Annotated[str, typer.Option(help="Width with its unit: mm, cm, in, pt or px.")] = "84mm",
-    frameworks: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
-    models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
+    frameworks: Annotated[str | None, typer.Option(help=_ONLY)] = None,
+    models: Annotated[str | None, typer.Option(help=_ONLY)] = None,
     view: Annotated[
         str,
         typer.Option(help=f"Another view: {_views()}.", autocompletion=_view_names, show_default=False),
@@ -101,9 +101,9 @@ def figure(
 
 def cost(
     study: Annotated[str, STUDY] = "latest",
-    per_hour: Annotated[Optional[str], PER_HOUR] = None,
-    per_kwh: Annotated[Optional[float], PER_KWH] = None,
-    co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
+    per_hour: Annotated[str | None, PER_HOUR] = None,
+    per_kwh: Annotated[float | None, PER_KWH] = None,
+    co2_g_per_kwh: Annotated[float | None, CO2] = None,
     epochs: Annotated[int, typer.Option(help="Number of epochs to price.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -24,15 +24,15 @@ STYLES = ("terminal", "markdown", "latex")
     models=MODELS,
 )
 def verify(
-    python: Dict[str, str],
-    index: Dict[str, str],
+    python: dict[str, str],
+    index: dict[str, str],
     trust: bool,
     dry_run: bool,
     yes: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
-    loss_function: Annotated[Optional[str], typer.Option(help=LOSS)] = None,
-    keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
+    loss_function: Annotated[str | None, typer.Option(help=LOSS)] = None,
+    keep: Annotated[Path | None, typer.Option(help="Folder for the workers' logs.")] = None,
     **request: Any,
 ) -> None:
     """Check that all frameworks train the same function, level by level, against a float64 reference.
@@ -73,7 +73,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _only(datasets: List[str] | None) -> str | None:
+def _only(datasets: list[str] | None) -> str | None:
     """The data set, of which a check takes one; UsageError for several."""
     if datasets and len(datasets) > 1:
         raise UsageError(f"--dataset is {', '.join(datasets)!r}; allowed: one")
@@ -94,7 +94,7 @@ def _check_unasked(request: Fields) -> None:
 
 
 def _verify_study(
-    study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str, dry_run: bool, yes: bool
+    study: Path, index: dict[str, str], fresh: bool, trust: bool, style: str, dry_run: bool, yes: bool
 ) -> None:
     from framework_compare import api
     from framework_compare.report import parity_tables, renderers
@@ -125,13 +125,13 @@ def _verify_study(
     by_place=words.REQUEST,
 )
 def fairness(
-    frameworks: List[str],
-    models: List[str],
-    dataset: List[str],
+    frameworks: list[str],
+    models: list[str],
+    dataset: list[str],
     batch_size: int,
     learning_rate: float,
-    python: Dict[str, str],
-    index: Dict[str, str],
+    python: dict[str, str],
+    index: dict[str, str],
     dry_run: bool,
     yes: bool,
     out: Annotated[Path, typer.Option(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")] = Path(

@@ -1,7 +1,7 @@
 """Words of a command line: positional arguments, and the length of the help."""
 
 from pathlib import Path
-from typing import AbstractSet, Any, List, Sequence
+from typing import AbstractSet, Any, Sequence
 
 from typer.core import TyperCommand
 
@@ -65,7 +65,7 @@ class Command(TyperCommand):
     """Class of every command."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        shared: List[Any] = [one for one in self.params if getattr(one, "rich_help_panel", None)]
+        shared: list[Any] = [one for one in self.params if getattr(one, "rich_help_panel", None)]
         before = [one.hidden for one in shared]
         if ctx.meta.get(SHOWS_ALL) or any(one.name == SHOWS_ALL for one in self.params):
             for one in shared:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Mapping
 
 import numpy as np
 
@@ -32,7 +32,7 @@ AMPLIFIED = 10.0  # times what a unit in the last place of the images does to th
 MOST = 1e-8  # that is allowed for that: a tenth of what one rounding to float32 changes
 
 
-def judged(folder: Path, judge_name: str) -> Tuple[Optional[ImportLevel], np.ndarray]:
+def judged(folder: Path, judge_name: str) -> tuple[ImportLevel | None, np.ndarray]:
     """The level "import" of the TraceAnswer in a folder, None where it has nothing to judge by, and its flat weights.
 
     The weights stay in their file, also when that is deleted. judge_name: what computed the exact answers.
@@ -69,7 +69,7 @@ def judge(graph: Graph, exact: Arrays, judge_name: str) -> ImportLevel:
     return ImportLevel(bool(passed), where, float(errors[where]), judge_name, float(rounding))
 
 
-def _answers(graph: Graph, start: Arrays, inputs: Tuple[np.ndarray, ...], target: np.ndarray) -> Dict[str, np.ndarray]:
+def _answers(graph: Graph, start: Arrays, inputs: tuple[np.ndarray, ...], target: np.ndarray) -> dict[str, np.ndarray]:
     """The reference's, by the names that `exact` has."""
     oracle = Oracle(graph, start)
     _, training, gradients, statistics = oracle.gradients(inputs, target)
@@ -81,7 +81,7 @@ def _answers(graph: Graph, start: Arrays, inputs: Tuple[np.ndarray, ...], target
     }
 
 
-def _errors(found: Arrays, exact: Arrays) -> Dict[str, float]:
+def _errors(found: Arrays, exact: Arrays) -> dict[str, float]:
     """Relative errors; of small gradients relative to the largest. A gradient that is not there is zero."""
     theirs = {name: exact[name] if name in exact else np.zeros_like(value) for name, value in found.items()}
     sizes = {name: float(np.linalg.norm(theirs[name])) for name in found if name.startswith("gradient:")}

@@ -1,14 +1,13 @@
 """Inspect an imported model: its parts, and the frameworks that lack an op of it, before anything trains."""
 
 import math
-from typing import Dict, List
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import OPS, Graph
 
 
-def layer_lines(graph: Graph) -> List[str]:
+def layer_lines(graph: Graph) -> list[str]:
     """One line for each node: name, op, output shape, trained numbers, multiply-accumulates."""
     shapes = graph.shapes()
     rows = [("layer", "op", "output", "parameters", "MACs")]
@@ -36,7 +35,7 @@ def summary(graph: Graph) -> str:
     return f"{counts}, {graph.macs() / 1e6:,.1f} M MACs per {what}"
 
 
-def missing_ops(graph: Graph) -> Dict[str, List[str]]:
+def missing_ops(graph: Graph) -> dict[str, list[str]]:
     """Return a graph's undeclared ops by framework; an adapter given as a file is only asked when it runs."""
     asked = {}
     for name in registry.PLAIN:

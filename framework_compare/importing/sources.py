@@ -5,7 +5,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Sequence
 
 from framework_compare.errors import UsageError
 
@@ -44,11 +44,11 @@ class Source:
     name: str = ""  # of the function, or in the zoo
     path: str = ""  # absolute
 
-    def to_dict(self) -> Dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         return dataclasses.asdict(self)
 
 
-def source_of(model: object) -> Optional[Source]:
+def source_of(model: object) -> Source | None:
     """Return where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported.
 
     What can be told from the file as it lies there is told before an environment is made for it.

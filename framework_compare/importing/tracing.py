@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import psutil
@@ -34,7 +34,7 @@ class Traced:
 
     graphs: Mapping[int, Graph]
     flat: np.ndarray
-    level: Optional[ImportLevel] = None
+    level: ImportLevel | None = None
     notes: Sequence[str] = ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Sequence
 
 from framework_compare.protocol import Fields
 from framework_compare.records import Epoch
@@ -15,17 +15,17 @@ THRESHOLD = 0.1  # of one core
 THRESHOLD_PER_CORE = 0.05
 # Pages of a library that nobody used for long come back now and then.
 LEAST_SWAP_BYTES = 1 << 20
-Span = Tuple[int, int]
+Span = tuple[int, int]
 
 
-def threshold(cores: Optional[int] = None) -> float:
+def threshold(cores: int | None = None) -> float:
     """Return what others may take, in cores: on a machine of so many, None for those that this process may use."""
     return max(THRESHOLD, THRESHOLD_PER_CORE * (cores or len(os.sched_getaffinity(0))))
 
 
 def marked(
-    epochs: Sequence[Epoch], shares: Callable[[Span, Span], Optional[Shares]], threshold: float
-) -> Tuple[Epoch, ...]:
+    epochs: Sequence[Epoch], shares: Callable[[Span, Span], Shares | None], threshold: float
+) -> tuple[Epoch, ...]:
     """The epochs with what each lost, marked where others took more of a core than the threshold."""
     if not epochs:
         return ()
@@ -33,7 +33,7 @@ def marked(
     return tuple(_marked(epoch, shares((epoch.start_ns, epoch.end_ns), within), threshold) for epoch in epochs)
 
 
-def _marked(epoch: Epoch, lost: Optional[Shares], threshold: float) -> Epoch:
+def _marked(epoch: Epoch, lost: Shares | None, threshold: float) -> Epoch:
     if lost is None:
         return epoch
     return dataclasses.replace(
@@ -59,7 +59,7 @@ def summary(epochs: Sequence[Epoch]) -> Fields:
     }
 
 
-def warnings(epochs: Sequence[Epoch]) -> List[str]:
+def warnings(epochs: Sequence[Epoch]) -> list[str]:
     """A sentence for each kind of disturbance that was seen."""
     return [text for text in (_others(epochs), _swapped(epochs), _throttled(epochs)) if text]
 
@@ -87,6 +87,6 @@ def _throttled(epochs: Sequence[Epoch]) -> str:
     return f"the CPU throttled {throttles} times during the epochs because of heat" if throttles else ""
 
 
-def _mean(name: str, epochs: Sequence[Epoch]) -> Optional[float]:
+def _mean(name: str, epochs: Sequence[Epoch]) -> float | None:
     known = [(getattr(epoch, name), epoch.seconds) for epoch in epochs]
     return mean_share([(share, seconds) for share, seconds in known if share is not None])

@@ -15,7 +15,7 @@ import math
 import random
 import statistics
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Callable, NamedTuple, Sequence
 
 from framework_compare.launch import disturbances, memory_limit, rounds
 from framework_compare.launch.launcher import INTERRUPTED, WorkerRun, WorkerSpec, listen, prepare_folder
@@ -36,11 +36,11 @@ QUIET = disturbances.threshold()  # of a core that others take: above, a worker 
 class Outcome(NamedTuple):
     """run: None of a worker that memory would not hold. rivals: whether any lived beside it."""
 
-    run: Optional[Run]
+    run: Run | None
     rivals: bool
 
 
-def run_duel(members: Sequence[Member], seed: str) -> List[Outcome]:
+def run_duel(members: Sequence[Member], seed: str) -> list[Outcome]:
     """Run these workers against each other, to the end of each; never raises for what a worker does.
 
     Members are started in their order, those that memory cannot hold beside the others are not. A KeyboardInterrupt
@@ -60,20 +60,20 @@ def run_duel(members: Sequence[Member], seed: str) -> List[Outcome]:
 class _Duel:
     def __init__(self, members: Sequence[Member], generator: random.Random, stack: contextlib.ExitStack) -> None:
         self._members, self._random, self._stack = members, generator, stack
-        self._rivals: List[Rival] = []
-        self._runs: Dict[str, WorkerRun] = {}
+        self._rivals: list[Rival] = []
+        self._runs: dict[str, WorkerRun] = {}
         self._log = DisturbanceLog(MOST_READINGS)
-        self._cores: Optional[CoreCounter] = None
+        self._cores: CoreCounter | None = None
         with contextlib.suppress(OSError):
             self._cores = stack.enter_context(contextlib.closing(CoreCounter()))
-        self._cpu_ns: Dict[str, int] = {}
-        self._voids: Dict[int, str] = {}
-        self._taken: Dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
-        self._judged: Set[int] = set()  # turns without a rival of which it is known what others took
+        self._cpu_ns: dict[str, int] = {}
+        self._voids: dict[int, str] = {}
+        self._taken: dict[int, "tuple[float, float]"] = {}  # of a round that others disturbed: seconds, share of a core
+        self._judged: set[int] = set()  # turns without a rival of which it is known what others took
         self._number = 0
-        self._factors: Dict[str, float] = {}  # steps of a rival's slice over those of Lengths
+        self._factors: dict[str, float] = {}  # steps of a rival's slice over those of Lengths
         self._in_time = False  # whether slices are equally long, not of equally many samples
-        self._stopped: Optional[Run] = None  # the record of a worker that was not started before the user stopped all
+        self._stopped: Run | None = None  # the record of a worker that was not started before the user stopped all
 
     def run(self) -> None:
         free = memory_limit.free_bytes()
@@ -114,7 +114,7 @@ class _Duel:
         for rival in self._rivals:
             rival.close()
 
-    def outcomes(self) -> List[Outcome]:
+    def outcomes(self) -> list[Outcome]:
         self._void_later_rounds()
         accompanied = {rival.name for rival in self._rivals if rival.accompanied}
         return [Outcome(self._record(self._runs.get(one.name)), one.name in accompanied) for one in self._members]
@@ -127,7 +127,7 @@ class _Duel:
             for number in range(last + 1, self._number):
                 self._voids.setdefault(number, rounds.FEWER)
 
-    def _record(self, run: Optional[WorkerRun]) -> Optional[Run]:
+    def _record(self, run: WorkerRun | None) -> Run | None:
         if run is None:
             return self._stopped
         return self._marked(run.run()) if run.by_rounds else dataclasses.replace(run.run(), slices=())
@@ -180,7 +180,7 @@ class _Duel:
         if not run.over:
             rival.rest()
 
-    def _live(self) -> List[WorkerRun]:
+    def _live(self) -> list[WorkerRun]:
         return [rival.run for rival in self._rivals]
 
     def _compete(self) -> None:
@@ -189,7 +189,7 @@ class _Duel:
             return
         lengths = self._lengths(rivals)
         self._count()
-        order: Callable[[], List[Rival]] = _by(rivals, self._random)
+        order: Callable[[], list[Rival]] = _by(rivals, self._random)
         while len(rivals) > 1:
             for rival in rivals:
                 rival.run.by_rounds = True
@@ -267,7 +267,7 @@ class _Duel:
             or "; ".join(filter(None, [one.false_claim(share <= QUIET) for one in order if share is not None]))
         )
 
-    def _others(self, spec: WorkerSpec, span: "tuple[int, int]") -> "tuple[Optional[float], str]":
+    def _others(self, spec: WorkerSpec, span: "tuple[int, int]") -> "tuple[float | None, str]":
         """Return the share that other programs took of a turn or round, None if unknown, and why it does not count if so."""
         lost = self._log.shares(span, (0, span[1]))
         share = lost.disturbed if lost else None
@@ -316,7 +316,7 @@ class _Duel:
         return now_ns
 
 
-def _by(rivals: Sequence[Rival], generator: random.Random) -> Callable[[], List[Rival]]:
+def _by(rivals: Sequence[Rival], generator: random.Random) -> Callable[[], list[Rival]]:
     """The rivals in the order of the next round, each time it is called."""
     following = rounds.orders(len(rivals), generator)
     return lambda: [rivals[place] for place in next(following)]

@@ -12,7 +12,7 @@ import selectors
 import signal
 import time
 from pathlib import Path
-from typing import Callable, Collection, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Collection, Iterator, Sequence
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import TOLD_FAILURE, EventReader
@@ -128,7 +128,7 @@ def _watch(selector: selectors.BaseSelector, wanted: Sequence[int]) -> None:
         selector.register(descriptor, selectors.EVENT_READ)
 
 
-def _read(descriptor: int) -> Optional[bytes]:
+def _read(descriptor: int) -> bytes | None:
     """Return what has arrived, b"" at the end of the pipe, None if nothing has."""
     try:
         return os.read(descriptor, 1 << 16)
@@ -151,16 +151,16 @@ class WorkerRun:
             may_stop=spec.job.config.patience > 0 or spec.job.sample_s > 0,
             ranks=spec.ranks * spec.nodes,
         )
-        self.worker: Optional[SupervisedWorker] = None
-        self.recorder: Optional[Recorder] = None
-        self.ending: Optional[Ending] = None  # the parent's own, which stands before what the worker says
+        self.worker: SupervisedWorker | None = None
+        self.recorder: Recorder | None = None
+        self.ending: Ending | None = None  # the parent's own, which stands before what the worker says
         self.over = False
         self.wall_s = 0.0  # once it is over, without the time in which it waited for turns
-        self.shares: Callable[[Span, Span], Optional[Shares]] = lambda *spans: None  # what an epoch lost to others
+        self.shares: Callable[[Span, Span], Shares | None] = lambda *spans: None  # what an epoch lost to others
         self.by_rounds = False  # whether rounds are judged, not epochs, in which its rivals had turns too
         self._stack, self._reader = contextlib.ExitStack(), EventReader()
         self._turns = -1  # descriptor that turns are written to
-        self._rested: Optional[float] = None
+        self._rested: float | None = None
         self._waited_s = 0.0
 
     def start(self, job: Path) -> None:
@@ -216,7 +216,7 @@ class WorkerRun:
             os.close(theirs)
 
     @property
-    def descriptors(self) -> List[int]:
+    def descriptors(self) -> list[int]:
         """Return the descriptors to wait on while the worker lives."""
         worker = self.worker
         return [] if worker is None else [number for number in (worker.events, worker.status) if number >= 0]
@@ -242,7 +242,7 @@ class WorkerRun:
         if self.ending:
             self.close()
 
-    def _late(self, worker: SupervisedWorker) -> Optional[Ending]:
+    def _late(self, worker: SupervisedWorker) -> Ending | None:
         """Return the ending of a limit that has passed, with the line the worker is at; its log gets every thread's stack."""
         ending = self.clock.ending()
         if ending is None:
@@ -351,7 +351,7 @@ class WorkerRun:
         transcript.warnings.append(f"no profile: {final.status}: {final.reason}")
         return Ending("ok", "")
 
-    def _parent(self) -> Dict[str, float]:
+    def _parent(self) -> dict[str, float]:
         """Return what this process itself took: CPU of one core during the run, and its largest memory since it began."""
         cpu_s, wall_s = time.process_time() - self.began_cpu_s, self.wall_s + self._waited_s
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -377,14 +377,14 @@ class WorkerRun:
             limit=holder.words,
         )
 
-    def _rank(self) -> Optional[int]:
+    def _rank(self) -> int | None:
         """Return which of several ranks ended the others: of those that told of a failure the one that was heard first."""
         if self.worker is None or self.spec.ranks * self.spec.nodes == 1:
             return None
         failed = self.transcript.first_failed() if self.worker.returncode == TOLD_FAILURE else None
         return self.worker.rank if failed is None else failed
 
-    def _complaints(self) -> List[str]:
+    def _complaints(self) -> list[str]:
         left = self.worker.left if self.worker else 0
         seen = self.recorder.warnings() if self.recorder else ()
         unread = [f"readings except PSS cover the first of {self.spec.nodes} nodes only"] if self.spec.nodes > 1 else []

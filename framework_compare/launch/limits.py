@@ -7,7 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import BinaryIO, List, Mapping, Optional, Tuple, Union
+from typing import BinaryIO, Mapping, Union
 
 from framework_compare.errors import UsageError, check_name
 from framework_compare.launch.scratch import open_regular
@@ -33,12 +33,12 @@ class Limits:
     memory_bytes: of the worker's whole process tree, shared pages once.
     """
 
-    timeout_s: Optional[float] = None
+    timeout_s: float | None = None
     phase_timeout_s: PhaseTimeout = None
-    silence_timeout_s: Optional[float] = None
-    memory_bytes: Optional[int] = None
+    silence_timeout_s: float | None = None
+    memory_bytes: int | None = None
 
-    def phase_s(self, phase: str) -> Optional[float]:
+    def phase_s(self, phase: str) -> float | None:
         """Seconds that a phase may take."""
         if isinstance(self.phase_timeout_s, Mapping):
             return self.phase_timeout_s.get(phase)
@@ -50,10 +50,10 @@ class Limits:
 
 
 def check(
-    timeout_s: Optional[float] = None,
+    timeout_s: float | None = None,
     phase_timeout_s: PhaseTimeout = None,
-    silence_timeout_s: Optional[float] = None,
-    memory_limit: Union[None, int, str] = None,
+    silence_timeout_s: float | None = None,
+    memory_limit: None | int | str = None,
 ) -> Limits:
     """Limits from what a user gives; UsageError says what is allowed."""
     _check_seconds("timeout_s", timeout_s)
@@ -75,7 +75,7 @@ def _check_seconds(name: str, value: object) -> None:
         raise UsageError(f"{name} is {value!r}; allowed: a number of seconds above 0, or None")
 
 
-def parse_bytes(text: Union[None, int, str], name: str = "memory_limit") -> Optional[int]:
+def parse_bytes(text: None | int | str, name: str = "memory_limit") -> int | None:
     """Bytes of 2147483648, "2GiB", "2G" (both 2**31) or "2GB" (2 * 10**9); UsageError for anything else."""
     if text is None:
         return None
@@ -97,11 +97,11 @@ class Clock:
     def __init__(self, limits: Limits, log: Path) -> None:
         self._limits, self._log = limits, log
         self._started = self._heard = self._phase_began = time.monotonic()
-        self._phase: Optional[str] = "spawn"
+        self._phase: str | None = "spawn"
         self._log_size = 0
         self._log_due = self._started + LOG_CHECK_S
-        self._paused: Optional[float] = None
-        self._turn: Optional[Tuple[float, str]] = None  # when it must have ended, and what to say where it has not
+        self._paused: float | None = None
+        self._turn: tuple[float, str] | None = None  # when it must have ended, and what to say where it has not
 
     def pause(self) -> None:
         """The worker waits for its turn: no limit counts that."""
@@ -116,7 +116,7 @@ class Clock:
         late = "it did not end within {:.0f} s of its last turn" if last else "its turn did not end within {:.0f} s"
         self._turn = (time.monotonic() + turn_s, late.format(turn_s))
 
-    def hear(self, phase: Optional[str]) -> None:
+    def hear(self, phase: str | None) -> None:
         """The worker sent an event, and is now in `phase`."""
         self._heard = time.monotonic()
         if phase != self._phase:
@@ -127,7 +127,7 @@ class Clock:
         due = [self._log_due, *(moment for moment, _ in self._deadlines())]
         return max(0.0, min(due) - time.monotonic())
 
-    def ending(self) -> Optional[Ending]:
+    def ending(self) -> Ending | None:
         """Return why the worker has to be ended now, or None."""
         now = time.monotonic()
         if now >= self._log_due:
@@ -138,9 +138,9 @@ class Clock:
             late = [reason for moment, reason in self._deadlines() if now >= moment]
         return Ending("timed-out", late[0]) if late else None
 
-    def _deadlines(self) -> List[Tuple[float, str]]:
+    def _deadlines(self) -> list[tuple[float, str]]:
         limits = self._limits
-        found: List[Tuple[float, str]] = []
+        found: list[tuple[float, str]] = []
         if self._paused is not None:
             return []
         if self._turn:

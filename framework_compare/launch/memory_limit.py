@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Iterator
 
 import psutil
 
@@ -25,18 +25,18 @@ PSS_SHARE = 0.05
 class MemoryLimit:
     """No limit; the base of the others. `by` names what holds the worker to it, for the record."""
 
-    by: Optional[str] = None
-    limit_bytes: Optional[int] = None
+    by: str | None = None
+    limit_bytes: int | None = None
     group = ""  # folder of the control group the worker is to join
 
     def watch(self, supervisor_pid: int) -> None:
         """The worker is there, under this supervisor."""
 
-    def wait_s(self) -> Optional[float]:
+    def wait_s(self) -> float | None:
         """Seconds until `ending` should be asked; None: never."""
         return None
 
-    def ending(self) -> Optional[Ending]:
+    def ending(self) -> Ending | None:
         """Return why the worker has to be ended now, or None."""
         return None
 
@@ -44,7 +44,7 @@ class MemoryLimit:
         """Processes of the worker that the kernel has killed at this limit."""
         return 0
 
-    def peak_bytes(self) -> Optional[int]:
+    def peak_bytes(self) -> int | None:
         """The most that was in use, where it is known."""
         return None
 
@@ -64,8 +64,8 @@ class Watchdog(MemoryLimit):
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self._tree: Optional[ProcessTreeSampler] = None
-        self._peak: Optional[int] = None
+        self._tree: ProcessTreeSampler | None = None
+        self._peak: int | None = None
         self._due = self._pss_due = 0.0
 
     def watch(self, supervisor_pid: int) -> None:
@@ -79,7 +79,7 @@ class Watchdog(MemoryLimit):
     def wait_s(self) -> float:
         return max(0.0, self._due - time.monotonic())
 
-    def ending(self) -> Optional[Ending]:
+    def ending(self) -> Ending | None:
         now = time.monotonic()
         if now < self._due or self._tree is None:
             return None
@@ -98,7 +98,7 @@ class Watchdog(MemoryLimit):
             return None
         return Ending("out-of-memory", f"{used / 2**30:.2f} GiB in use, ended at the {self.words}")
 
-    def peak_bytes(self) -> Optional[int]:
+    def peak_bytes(self) -> int | None:
         return self._peak
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class ControlGroup(MemoryLimit):
                 return int(count)
         return 0
 
-    def peak_bytes(self) -> Optional[int]:
+    def peak_bytes(self) -> int | None:
         text = host.text_of(self._folder / "memory.peak")
         return int(text) if text.isdecimal() else None
 
@@ -148,7 +148,7 @@ class ControlGroup(MemoryLimit):
                 return
 
 
-def limit(limit_bytes: Optional[int], *, mount: Path = host.CGROUPS, membership: Path = host.MEMBERSHIP) -> MemoryLimit:
+def limit(limit_bytes: int | None, *, mount: Path = host.CGROUPS, membership: Path = host.MEMBERSHIP) -> MemoryLimit:
     """Return what holds a worker to `limit_bytes` here; one that does nothing for None."""
     if limit_bytes is None:
         return MemoryLimit()

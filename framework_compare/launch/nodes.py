@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List
+from typing import Callable, Iterator
 
 from filelock import FileLock, Timeout
 
@@ -76,7 +76,7 @@ def check(count: int) -> None:
         names(count)
 
 
-def names(count: int) -> List[str]:
+def names(count: int) -> list[str]:
     """The first `count` nodes of this job, this one first; UsageError where there are not as many."""
     listed = os.environ.get("SLURM_JOB_NODELIST")
     if not listed:
@@ -102,7 +102,7 @@ def _ask(*command: str) -> str:
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
-def variables() -> Dict[str, str]:
+def variables() -> dict[str, str]:
     """Return what srun needs of this process's environment; no rank gets it."""
     return {name: value for name, value in os.environ.items() if name.startswith("SLURM")}
 

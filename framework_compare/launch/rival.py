@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from framework_compare.launch import rounds
 from framework_compare.launch.launcher import OnEvent, WorkerRun, WorkerSpec
@@ -53,7 +53,7 @@ class Rival:
     @property
     def step_s(self) -> float:
         """Seconds of a step: of the last slice, else of the warm-up."""
-        last: Optional[Slice] = next((one for one in reversed(self.transcript.slices) if one.steps), None)
+        last: Slice | None = next((one for one in reversed(self.transcript.slices) if one.steps), None)
         return last.measured_s / last.steps if last else self.transcript.step_s or rounds.SLICE_S
 
     def spent_ns(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Dict, Iterator, List, Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
 from framework_compare.launch.transcript import Turn
 
@@ -80,7 +80,7 @@ def least(sample_s: float, round_s: float) -> int:
     return max(FEWEST_ROUNDS, min(LEAST_ROUNDS, fitting))
 
 
-def orders(count: int, generator: random.Random) -> Iterator[List[int]]:
+def orders(count: int, generator: random.Random) -> Iterator[list[int]]:
     """Orders of rivals, one a round, without end: each has every place, and follows every other, equally often.
 
     Williams 1949, Australian Journal of Scientific Research A 2(2), 149-168.
@@ -93,7 +93,7 @@ def orders(count: int, generator: random.Random) -> Iterator[List[int]]:
             yield [names[place] for place in row]
 
 
-def _williams(count: int) -> List[List[int]]:
+def _williams(count: int) -> list[list[int]]:
     first = [0]
     for step in range(1, count):
         first.append((first[-1] + (step if step % 2 else -step)) % count)
@@ -135,7 +135,7 @@ def stop_fault(stopped: Sequence[str]) -> str:
     return f"a signal stopped {', '.join(stopped)} while waiting" if stopped else ""
 
 
-def faults_fault(faults: Dict[str, int]) -> str:
+def faults_fault(faults: dict[str, int]) -> str:
     """Return which rivals had to wait for pages from disk."""
     found = [name for name, count in faults.items() if count > MOST_FAULTS]
     return f"{', '.join(found)} read memory back from disk" if found else ""

@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import BinaryIO, Iterator, Tuple
+from typing import BinaryIO, Iterator
 
 PREFIX = "fc-"
 LOCK = ".lock"
@@ -35,7 +35,7 @@ def scratch() -> Iterator[Path]:
         os.close(lock)
 
 
-def _locked_folder(base: Path) -> Tuple[Path, int]:
+def _locked_folder(base: Path) -> tuple[Path, int]:
     """A new folder and its lock, held until this process ends, however it does."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Dict, Iterator, Tuple
+from typing import Iterator
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -58,7 +58,7 @@ def checksum(framework: Framework) -> str:
     return _digest(_files(framework))
 
 
-def _digest(files: Dict[str, bytes]) -> str:
+def _digest(files: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -73,7 +73,7 @@ def trainer_target(framework: Framework) -> str:
     return f"{ADAPTERS}.{path.name if path.is_dir() else path.stem}:{framework.trainer.rpartition(':')[2]}"
 
 
-def _files(framework: Framework) -> Dict[str, bytes]:
+def _files(framework: Framework) -> dict[str, bytes]:
     adapter = registry.source_path(framework.trainer)
     if adapter.stem == "common":
         raise UsageError(f"adapter {framework.trainer!r} is called 'common', which is reserved; rename it")
@@ -91,7 +91,7 @@ def _files(framework: Framework) -> Dict[str, bytes]:
     return files
 
 
-def _worker_side() -> Iterator[Tuple[str, bytes]]:
+def _worker_side() -> Iterator[tuple[str, bytes]]:
     """Relative path and content of every file of ours that a worker may import, adapters left out."""
     own = _source("framework_compare").parent
     for name in ("__init__", *WORKER_SIDE):
@@ -101,7 +101,7 @@ def _worker_side() -> Iterator[Tuple[str, bytes]]:
     yield "framework_compare/adapters/__init__.py", _source(ADAPTERS).read_bytes()
 
 
-def _files_of(adapter: Path, package: str, backend: str) -> Dict[str, bytes]:
+def _files_of(adapter: Path, package: str, backend: str) -> dict[str, bytes]:
     """An adapter's file, or all modules of its folder, by their places in the staged one.
 
     Of several back ends, each in a module `on_NAME`, only the one that is asked for.
@@ -118,7 +118,7 @@ def _source(module: str) -> Path:
     return Path(spec.origin) if spec and spec.origin else Path()
 
 
-def _write(folder: Path, files: Dict[str, bytes]) -> None:
+def _write(folder: Path, files: dict[str, bytes]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=".half-", dir=folder.parent))
     for name, content in files.items():
@@ -130,7 +130,7 @@ def _write(folder: Path, files: Dict[str, bytes]) -> None:
         shutil.rmtree(half)
 
 
-def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
+def worker_environment(*, managed: bool, temporary: Path) -> dict[str, str]:
     """The allow-listed part of this process's environment that a worker gets, and its own temporary folder."""
     kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(TRANSPORTS)}
     kept["TMPDIR"] = str(temporary)

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import List, Optional
 
 from framework_compare.launch.scratch import open_regular
 from framework_compare.launch.supervised_worker import signal_name
@@ -64,22 +63,22 @@ class Ending:
 
     status: str
     reason: str
-    traceback: Optional[str] = None
+    traceback: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
     """Facts that the parent knows about a worker that has ended."""
 
-    returncode: Optional[int]
-    died_in: Optional[str] = None
+    returncode: int | None
+    died_in: str | None = None
     log_tail: str = ""
     kernel_kills: int = 0  # by the out-of-memory killer, anywhere on the machine, during the run
     group_kills: int = 0  # by the same in the worker's own memory group
-    peak_bytes: Optional[int] = None
-    memory_bytes: Optional[int] = None  # of the cell's limit, else of the machine or container
+    peak_bytes: int | None = None
+    memory_bytes: int | None = None  # of the cell's limit, else of the machine or container
     limit: str = ""  # that limit in words
-    rank: Optional[int] = None  # whose returncode it is, of several that train together
+    rank: int | None = None  # whose returncode it is, of several that train together
     node: str = ""  # on which that rank was, of several
     lost: bool = False  # that node has not said how it ended
 
@@ -104,11 +103,11 @@ class Evidence:
         return "; ".join([*checks[-1:], lines[fatal], *calls[:1]])
 
     @property
-    def signal(self) -> Optional[str]:
+    def signal(self) -> str | None:
         return signal_name(-self.returncode) if self.returncode is not None and self.returncode < 0 else None
 
 
-def judge(reported: Optional[Ending], seen: Evidence) -> Ending:
+def judge(reported: Ending | None, seen: Evidence) -> Ending:
     """Return how a worker that nobody stopped has ended, from its own report, if any, and the evidence.
 
     Of several ranks it is the ending of the one that was first: what the others then report follows from that.
@@ -138,7 +137,7 @@ def _failed(reported: Ending, seen: Evidence) -> Ending:
     return reported
 
 
-def _allocation_failure(traceback: str) -> Optional[str]:
+def _allocation_failure(traceback: str) -> str | None:
     """Return what says so of the exceptions that led to the last one."""
     return next((line for line in EXCEPTION.findall(traceback) if ALLOCATION_FAILURE.search(line)), None)
 
@@ -167,7 +166,7 @@ def _unexplained(seen: Evidence) -> Ending:
     return Ending("crashed", f"{how} {seen.where}{silent}; {seen.log_end}")
 
 
-def _out_of_memory(seen: Evidence) -> Optional[str]:
+def _out_of_memory(seen: Evidence) -> str | None:
     """Return why a death without a word was for want of memory; None where nothing says so."""
     if seen.group_kills:
         return f"killed by the kernel {seen.where} at the {seen.limit}"
@@ -200,7 +199,7 @@ def stuck_at(log: Path) -> str:
     return "at {0}:{1} in {2}".format(*found[-1]) if found else ""
 
 
-def _last_lines(log: Path) -> List[str]:
+def _last_lines(log: Path) -> list[str]:
     try:
         with open_regular(log) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT, OF_RANKS
@@ -57,31 +57,31 @@ class Transcript:
         ranks: processes that train together. Rank 0 tells the story, the others their memory, losses and outcomes.
         """
         self._ranks = ranks
-        self._pss_bytes: Dict[str, Dict[int, int]] = {}  # by phase and rank
-        self._losses: Dict[int, Dict[int, Tuple[int, float]]] = {}  # images and loss by epoch and rank
+        self._pss_bytes: dict[str, dict[int, int]] = {}  # by phase and rank
+        self._losses: dict[int, dict[int, tuple[int, float]]] = {}  # images and loss by epoch and rank
         self.asked_epochs = epochs
         self._may_stop = may_stop
         self._began_ns = started_ns
-        self.open: Dict[str, int] = {"spawn": started_ns}
-        self.phases: List[Phase] = []
-        self.epochs: List[Epoch] = []
-        self.slices: List[Slice] = []
+        self.open: dict[str, int] = {"spawn": started_ns}
+        self.phases: list[Phase] = []
+        self.epochs: list[Epoch] = []
+        self.slices: list[Slice] = []
         self.ready = False
-        self.step_s: Optional[float] = None  # of the warm-up
+        self.step_s: float | None = None  # of the warm-up
         self.steps = 0  # of all epochs
-        self.grant: Optional[Grant] = None  # while it has a turn
-        self.turn: Optional[Turn] = None  # the last that it gave back
-        self._ended: List[int] = []  # after how many steps of this turn epochs ended
+        self.grant: Grant | None = None  # while it has a turn
+        self.turn: Turn | None = None  # the last that it gave back
+        self._ended: list[int] = []  # after how many steps of this turn epochs ended
         self._between_ns = 0  # what the worker did between epochs of this turn
         self._of_turns = self._of_epochs = 0  # steps so far, of turns that are over and of epochs
         self._told_ns = 0  # when the last was sent, of which the parent may hear late
         self.last = False  # whether it needs no further turn
-        self.quality: List[Quality] = []
-        self.profile: List[ProfileRow] = []
-        self.warnings: List[str] = []
+        self.quality: list[Quality] = []
+        self.profile: list[ProfileRow] = []
+        self.warnings: list[str] = []
         self.framework: Fields = {}
-        self.python: Optional[str] = None
-        self.outcomes: Dict[int, Ending] = {}  # by rank
+        self.python: str | None = None
+        self.outcomes: dict[int, Ending] = {}  # by rank
 
     def add(self, event: Event) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
@@ -95,11 +95,11 @@ class Transcript:
             raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None
 
     @property
-    def died_in(self) -> Optional[str]:
+    def died_in(self) -> str | None:
         """The innermost phase that began and did not end."""
         return self.phase_of_end(0)
 
-    def phase_of_end(self, rank: int) -> Optional[str]:
+    def phase_of_end(self, rank: int) -> str | None:
         """Return the phase a rank ended in. When another one ends, rank 0 leaves its phase by an error for release."""
         return next(iter(self.open) if rank else reversed(self.open), None)
 
@@ -107,7 +107,7 @@ class Transcript:
     def all_epochs(self) -> bool:
         return len(self.epochs) >= self.asked_epochs
 
-    def reported_outcome(self, rank: int = 0) -> Optional[Ending]:
+    def reported_outcome(self, rank: int = 0) -> Ending | None:
         """The outcome that the worker, or a rank of it, reported; an `ok` before all epochs were reported is a failure."""
         outcome = self.outcomes.get(rank)
         if outcome and outcome.status == "ok" and not self.all_epochs:
@@ -115,7 +115,7 @@ class Transcript:
             return Ending("failed", f"the worker reported success after {found}")
         return outcome
 
-    def first_failed(self) -> Optional[int]:
+    def first_failed(self) -> int | None:
         """The rank whose failure was heard of first; None where none was."""
         return next((rank for rank, ending in self.outcomes.items() if ending.status != "ok"), None)
 
@@ -255,7 +255,7 @@ class Transcript:
             )
         )
 
-    def _epoch_span(self, event: Event) -> Tuple[int, int]:
+    def _epoch_span(self, event: Event) -> tuple[int, int]:
         """Start and end of an epoch: within the run, after the epoch before it, and not the same moment."""
         start_ns, end_ns = self._time(event["start_ns"]), self._time(event["end_ns"])
         last = self.epochs[-1].end_ns if self.epochs else 0
@@ -328,7 +328,7 @@ def _within(value: object, least: int, most: int) -> int:
     return count
 
 
-def _seconds(nanoseconds: object) -> Optional[float]:
+def _seconds(nanoseconds: object) -> float | None:
     return None if nanoseconds is None else _whole(nanoseconds) / 1e9
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Sequence, Tuple
+from typing import Any, Sequence
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
@@ -28,7 +28,7 @@ class RunTasks:
     environment: Environment
     kind: str = "verify"  # of the job: who answers in the worker
 
-    def __call__(self, tasks: Sequence[Fields], name: str, **changed: Any) -> Tuple[Run, Fields, Path]:
+    def __call__(self, tasks: Sequence[Fields], name: str, **changed: Any) -> tuple[Run, Fields, Path]:
         """The run, its small answers, and the folder of its arrays; `changed` are fields of the config."""
         entry = registry.framework(self.framework)
         folder = self.folder / name

@@ -9,7 +9,7 @@ import os
 import time
 from array import array
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 import psutil
@@ -53,8 +53,8 @@ class Shares(NamedTuple):
     disturbed: float  # to others and to the hypervisor
     stolen: float
     parent: float  # to this process
-    swap_in_bytes: Optional[int] = None  # None where the system does not tell
-    throttles: Optional[int] = None  # by heat; likewise
+    swap_in_bytes: int | None = None  # None where the system does not tell
+    throttles: int | None = None  # by heat; likewise
 
 
 class CoreCounter:
@@ -75,14 +75,14 @@ class CoreCounter:
         """OSError or ValueError where it cannot be read."""
         return parse_cores(os.pread(self._file, self._bytes, 0), self._names)
 
-    def counters(self, worker_ns: int = 0) -> Tuple[Cores, Counters]:
+    def counters(self, worker_ns: int = 0) -> tuple[Cores, Counters]:
         """Return what `read` gives now, and what that makes others' beside a worker that has had so much CPU time."""
         t_ns, parent_ns, cores = time.monotonic_ns(), time.process_time_ns(), self.read()
         others_ns = self.count * t_ns - (cores.idle + cores.stolen) * TICK_NS - worker_ns - parent_ns
         return cores, Counters(t_ns, others_ns, cores.stolen * TICK_NS, parent_ns)
 
 
-def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
+def parse_cores(text: bytes, names: set[bytes]) -> Cores:
     """/proc/stat's lines of these names: user nice system idle iowait irq softirq steal."""
     first, idle, stolen = (0, 0), 0, 0
     for number, line in enumerate(text.split(b"\n")):
@@ -110,7 +110,7 @@ class SlowCounters:
         found = [cpus / f"cpu{core}" / "thermal_throttle" / "core_throttle_count" for core in cores]
         self._heat = [path for path in found if path.exists()]
 
-    def read(self) -> Tuple[Optional[int], Optional[int]]:
+    def read(self) -> tuple[int | None, int | None]:
         swapped = throttled = None
         with contextlib.suppress(OSError, ValueError):
             _, found, rest = self._vmstat.read_bytes().partition(b"\npswpin ")
@@ -125,8 +125,8 @@ class DisturbanceLog:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._columns: Dict[str, "array[int]"] = {name: array("q") for name in Counters._fields}
-        self._slow: List[Tuple[int, Optional[int], Optional[int]]] = []
+        self._columns: dict[str, "array[int]"] = {name: array("q") for name in Counters._fields}
+        self._slow: list[tuple[int, int | None, int | None]] = []
 
     def add(self, counters: Counters) -> None:
         for column, value in zip(self._columns.values(), counters):
@@ -135,7 +135,7 @@ class DisturbanceLog:
             for column in self._columns.values():
                 del column[1:-1:2]
 
-    def add_slow(self, t_ns: int, swapped: Optional[int], throttled: Optional[int]) -> None:
+    def add_slow(self, t_ns: int, swapped: int | None, throttled: int | None) -> None:
         self._slow.append((t_ns, swapped, throttled))
         if len(self._slow) > self._most:
             del self._slow[1:-1:2]
@@ -145,7 +145,7 @@ class DisturbanceLog:
         times = [row[0] for row in self._slow[-1:]] if slow else self._columns["t_ns"][-1:]
         return times[0] if times else 0
 
-    def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
+    def shares(self, epoch: tuple[int, int], within: tuple[int, int]) -> Shares | None:
         """Return the shares of an epoch; a short one is widened `within` the measured epochs to LEAST_NS, or None."""
         start_ns, end_ns = _widened(*epoch, within)
         times = self._columns["t_ns"]
@@ -169,7 +169,7 @@ class DisturbanceLog:
         before, after = np.interp([0, end_ns - start_ns], at, values)
         return float(after - before)
 
-    def _slowly(self, start_ns: int, end_ns: int) -> Tuple[Optional[int], Optional[int]]:
+    def _slowly(self, start_ns: int, end_ns: int) -> tuple[int | None, int | None]:
         """Return the last readings before, or at, each end."""
         found = []
         for place in (1, 2):
@@ -181,7 +181,7 @@ class DisturbanceLog:
         return None if pages is None else pages * PAGE_BYTES, throttled
 
 
-def _widened(start_ns: int, end_ns: int, within: Tuple[int, int]) -> Tuple[int, int]:
+def _widened(start_ns: int, end_ns: int, within: tuple[int, int]) -> tuple[int, int]:
     """At least LEAST_NS about a span, if there is so much `within`."""
     lacking = LEAST_NS - (end_ns - start_ns)
     if lacking <= 0:
@@ -191,14 +191,14 @@ def _widened(start_ns: int, end_ns: int, within: Tuple[int, int]) -> Tuple[int, 
     return max(within[0], end_ns - LEAST_NS), end_ns
 
 
-def mean_share(shares: Sequence[Tuple[float, float]]) -> Optional[float]:
+def mean_share(shares: Sequence[tuple[float, float]]) -> float | None:
     """Return the mean of (share, seconds), weighted by time."""
     whole = sum(seconds for _, seconds in shares)
     return sum(share * seconds for share, seconds in shares) / whole if whole else None
 
 
 # By pid and start of every other process its name, which may change, and its CPU seconds.
-Spent = Dict[Tuple[int, float], Tuple[str, float]]
+Spent = dict[tuple[int, float], tuple[str, float]]
 
 
 class BusyProcess(NamedTuple):
@@ -213,7 +213,7 @@ class Load(NamedTuple):
     others: float
     stolen: float  # by the hypervisor, for other machines
     cores: int
-    busiest: Tuple[BusyProcess, ...]
+    busiest: tuple[BusyProcess, ...]
 
 
 def watch(seconds: float = WATCH_S) -> Load:
@@ -239,7 +239,7 @@ def _spent_s() -> Spent:
     return spent
 
 
-def _gained(before: Spent, after: Spent, seconds: float) -> Tuple[BusyProcess, ...]:
+def _gained(before: Spent, after: Spent, seconds: float) -> tuple[BusyProcess, ...]:
     shares = [
         BusyProcess(key[0], name, (spent_s - before.get(key, ("", 0.0))[1]) / seconds)
         for key, (name, spent_s) in after.items()

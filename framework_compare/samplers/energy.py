@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Sequence, Union
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class RaplDomain:
         self._turns_uj = 0
         self._before_uj = self._first_uj = int(self._counter.read_text())
 
-    def read(self) -> Optional[float]:
+    def read(self) -> float | None:
         try:
             now_uj = int(self._counter.read_text())
         except (OSError, ValueError):
@@ -63,9 +63,9 @@ class RaplDomain:
 Meter = Union[GpuMeter, RaplDomain]  # of which `read` gives None where it cannot be read now
 
 
-def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplDomain], Optional[str]]:
+def find_packages(root: Path = POWERCAP) -> tuple[list[RaplDomain], str | None]:
     """The packages and their memory as far as they can be read, or why there are none."""
-    found: List[RaplDomain] = []
+    found: list[RaplDomain] = []
     for folder in sorted(root.glob("intel-rapl:*")):
         try:
             device = _device(folder)
@@ -85,7 +85,7 @@ def _device(folder: Path) -> str:
     return f"host-dram-{place[0]}" if len(place) == 2 and name == "dram" else ""
 
 
-_idle_w: Dict[str, float] = {}  # by device, as it was before this process started its first worker
+_idle_w: dict[str, float] = {}  # by device, as it was before this process started its first worker
 
 
 def note_idle(meters: Sequence[Meter]) -> None:
@@ -100,7 +100,7 @@ def note_idle(meters: Sequence[Meter]) -> None:
             _idle_w[meter.device] = (last_j - first_j) / (time.monotonic() - start_s)
 
 
-def idle_w(meters: Sequence[Meter]) -> Dict[str, float]:
+def idle_w(meters: Sequence[Meter]) -> dict[str, float]:
     """Watts by device, of those that `note_idle` has read."""
     return {meter.device: _idle_w[meter.device] for meter in meters if meter.device in _idle_w}
 
@@ -109,8 +109,8 @@ class EnergyRecorder:
     """Readings of `meters` at each `note`, in a thread of its own while in context; one at its start and end."""
 
     def __init__(self, meters: Sequence[Meter]) -> None:
-        self.readings: List[Energy] = []
-        self.times_ns: List[int] = []
+        self.readings: list[Energy] = []
+        self.times_ns: list[int] = []
         self.fault = ""
         self._meters = meters
         self._notes: "queue.SimpleQueue[str]" = queue.SimpleQueue()
@@ -137,9 +137,9 @@ class EnergyRecorder:
                 return
             notes = self._wait()
 
-    def _wait(self) -> Set[str]:
+    def _wait(self) -> set[str]:
         """All that has been noted since, at least one; a phase where nothing was for long."""
-        notes: Set[str] = set()
+        notes: set[str] = set()
         try:
             notes.add(self._notes.get(timeout=EVERY_S))
             while True:
@@ -161,7 +161,7 @@ class EnergyRecorder:
                 self.readings.append(Energy(meter.device, at_ns, energy_j, COUNTER))
 
 
-def integrate_power(samples: Sequence[Sample], times_ns: Sequence[int]) -> List[Energy]:
+def integrate_power(samples: Sequence[Sample], times_ns: Sequence[int]) -> list[Energy]:
     """Energy of a GPU without a counter at those times that samples span: its power, joined by straight lines."""
     known = [(sample.t_ns, sample.gpu_power_w) for sample in samples if sample.gpu_power_w is not None]
     if len(known) < 2:

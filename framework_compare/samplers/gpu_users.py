@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Collection, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Collection, NamedTuple, Sequence
 
 # An idle device without a display holds less; more before a worker starts is somebody's.
 IDLE_BYTES = 512 << 20
@@ -15,7 +15,7 @@ class GpuProcess(NamedTuple):
     """A line of NVML's process list."""
 
     pid: int
-    memory_bytes: Optional[int]  # None or 0 where the driver does not tell it
+    memory_bytes: int | None  # None or 0 where the driver does not tell it
 
 
 class GpuUsers:
@@ -27,17 +27,17 @@ class GpuUsers:
     """
 
     def __init__(self) -> None:
-        self.baseline_bytes: Optional[int] = None
-        self.memory_source: Optional[str] = None
-        self._held_bytes: Optional[int] = None
-        self._before: Set[int] = set()
-        self._others: Dict[int, Optional[int]] = {}  # pid -> most memory seen
-        self._ours: Set[int] = set()
-        self._rivals: Set[int] = set()
+        self.baseline_bytes: int | None = None
+        self.memory_source: str | None = None
+        self._held_bytes: int | None = None
+        self._before: set[int] = set()
+        self._others: dict[int, int | None] = {}  # pid -> most memory seen
+        self._ours: set[int] = set()
+        self._rivals: set[int] = set()
         self._seen_ours = False
         self._unplaced = 0
 
-    def note_baseline(self, device_bytes: Optional[int], reserved_bytes: int, processes: Sequence[GpuProcess]) -> None:
+    def note_baseline(self, device_bytes: int | None, reserved_bytes: int, processes: Sequence[GpuProcess]) -> None:
         """Note what is in use before the worker starts: the device's memory, the driver's part of it, and by whom."""
         self.baseline_bytes = device_bytes
         self._held_bytes = None if device_bytes is None else max(0, device_bytes - reserved_bytes)
@@ -46,9 +46,7 @@ class GpuUsers:
             if not self._is_rival(process.pid):
                 self._take_other(process)
 
-    def own_bytes(
-        self, processes: Sequence[GpuProcess], tree: Collection[int], device_bytes: Optional[int]
-    ) -> Optional[int]:
+    def own_bytes(self, processes: Sequence[GpuProcess], tree: Collection[int], device_bytes: int | None) -> int | None:
         """Memory of the processes of `tree`, None where neither the list nor a baseline tells it."""
         self._ours.update(tree)
         own = [process for process in processes if process.pid in self._ours and process.pid not in self._before]
@@ -65,7 +63,7 @@ class GpuUsers:
         self.memory_source = BY_DIFFERENCE
         return max(0, device_bytes - self.baseline_bytes)
 
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """A sentence for each other user of the device that was seen."""
         others = sorted(self._others.items())
         found = [f"another process is on the GPU: pid {pid}, {_size(memory)}" for pid, memory in others]
@@ -100,14 +98,14 @@ class GpuUsers:
         return pid in self._ours
 
     def _is_rival(self, pid: int) -> bool:
-        above: Optional[int] = pid
+        above: int | None = pid
         while above and pid not in self._rivals:
             above = self._status(above, "PPid")
             if above == os.getpid():
                 self._rivals.add(pid)
         return pid in self._rivals
 
-    def _status(self, pid: int, name: str) -> Optional[int]:
+    def _status(self, pid: int, name: str) -> int | None:
         """A number of /proc/PID/status; of a thread, its process's."""
         try:
             status = Path(f"/proc/{pid}/status").read_text(errors="replace")
@@ -120,5 +118,5 @@ class GpuUsers:
         self._others[process.pid] = max(filter(None, known), default=None)
 
 
-def _size(memory_bytes: Optional[int]) -> str:
+def _size(memory_bytes: int | None) -> str:
     return "memory unknown" if memory_bytes is None else f"{memory_bytes / _GIB:.2f} GiB"

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Iterator
 
 import psutil
 
@@ -47,12 +47,12 @@ def describe() -> Fields:
     }
 
 
-def governor(root: str = CPUS) -> Optional[str]:
+def governor(root: str = CPUS) -> str | None:
     """Return what sets the clock of the first core, such as "powersave"; None where the system does not say."""
     return text_of(Path(root, "cpu0/cpufreq/scaling_governor")) or None
 
 
-def turbo(root: str = CPUS) -> Optional[bool]:
+def turbo(root: str = CPUS) -> bool | None:
     """Return whether clocks may rise above the nominal one while few cores work; None where the system does not say."""
     boost, no_turbo = (text_of(Path(root, name)) for name in ("cpufreq/boost", "intel_pstate/no_turbo"))
     return no_turbo == "0" if no_turbo else boost == "1" if boost else None
@@ -72,9 +72,9 @@ def available_cores() -> int:
     return max(1, min(cores, math.floor(quota_cores() or cores)))
 
 
-def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> Optional[str]:
+def cpu_model(cpuinfo: str = "/proc/cpuinfo") -> str | None:
     """Return the processor's own name, with its widest vectors; failing that, its architecture."""
-    facts: Dict[str, str] = {}
+    facts: dict[str, str] = {}
     for line in text_of(Path(cpuinfo)).splitlines():
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
@@ -116,9 +116,9 @@ def _os_name() -> str:
         return f"{platform.system()} {platform.release()}"
 
 
-def quota_cores(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Optional[float]:
+def quota_cores(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
     """Cores' worth of CPU time allowed, the smallest limit up the hierarchy; None when there is none."""
-    quotas: List[float] = []
+    quotas: list[float] = []
     for folder in control_groups("cpu", mount, membership):
         v1 = (text_of(folder / "cpu.cfs_quota_us"), text_of(folder / "cpu.cfs_period_us"))
         quota_us, _, period_us = (text_of(folder / "cpu.max") or f"{v1[0]} {v1[1]}").partition(" ")
@@ -127,14 +127,14 @@ def quota_cores(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Opti
     return min(quotas, default=None)
 
 
-def memory_limit_bytes(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Optional[int]:
+def memory_limit_bytes(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int | None:
     """Memory allowed, the smallest limit up the hierarchy; None when there is none."""
     return min((limit for _, limit in _memory_limits(mount, membership)), default=None)
 
 
-def memory_left_bytes(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Optional[int]:
+def memory_left_bytes(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -> int | None:
     """Memory left under the limits up the hierarchy, or None; cached files count as free: the kernel drops them first."""
-    left: List[int] = []
+    left: list[int] = []
     for folder, limit in _memory_limits(mount, membership):
         used = text_of(folder / "memory.current") or text_of(folder / "memory.usage_in_bytes")
         if used.isdecimal():
@@ -142,7 +142,7 @@ def memory_left_bytes(*, mount: Path = CGROUPS, membership: Path = MEMBERSHIP) -
     return min(left, default=None)
 
 
-def _memory_limits(mount: Path, membership: Path) -> Iterator[Tuple[Path, int]]:
+def _memory_limits(mount: Path, membership: Path) -> Iterator[tuple[Path, int]]:
     for folder in control_groups("memory", mount, membership):
         text = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
         if text.isdecimal() and int(text) < UNLIMITED_BYTES:

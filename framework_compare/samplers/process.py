@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Type
+from typing import Collection, NamedTuple
 
 from framework_compare.samplers.disturbance import PAGE_BYTES, TICK_NS
 
@@ -31,7 +31,7 @@ class ProcfsProcess:
 
     def __init__(self, pid: int) -> None:
         self.pid, self._threads = pid, 1
-        self._opened: List[int] = []
+        self._opened: list[int] = []
         try:
             for name in ("stat", "statm", f"task/{pid}/children"):
                 self._opened.append(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
@@ -40,7 +40,7 @@ class ProcfsProcess:
             raise
         self._stat, self._statm, self._children = self._opened
 
-    def usage(self) -> Optional[Usage]:
+    def usage(self) -> Usage | None:
         """Return what the process uses now, or None when it is gone."""
         try:
             stat, statm = os.pread(self._stat, 1024, 0), os.pread(self._statm, 128, 0)
@@ -55,7 +55,7 @@ class ProcfsProcess:
         # Not the rss of `stat`: it lags by megabytes on machines with many cores, `statm` is exact since Linux 6.16.
         return Usage(ticks * TICK_NS, int(statm.split(None, 2)[1]) * PAGE_BYTES, threads)
 
-    def children(self, *, thorough: bool) -> List[int]:
+    def children(self, *, thorough: bool) -> list[int]:
         """Pids of the children its main thread started, or that any of its threads did if `thorough`."""
         try:
             pids = os.pread(self._children, 65536, 0).split()
@@ -70,7 +70,7 @@ class ProcfsProcess:
         for descriptor in self._opened:
             os.close(descriptor)
 
-    def pss_bytes(self) -> Optional[int]:
+    def pss_bytes(self) -> int | None:
         """Its memory, shared pages divided among their users; None where it is gone or may not be read."""
         lines = _read_bytes(f"/proc/{self.pid}/smaps_rollup").splitlines()
         return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), None)
@@ -88,7 +88,7 @@ class TreeReading(NamedTuple):
     """A process tree at CLOCK_MONOTONIC `t_ns`."""
 
     t_ns: int
-    cpu_percent: Optional[float]  # of one core, since the reading before
+    cpu_percent: float | None  # of one core, since the reading before
     rss_bytes: int
     threads: int
     processes: int
@@ -105,13 +105,13 @@ class ProcessTreeSampler:
     parent ends before them. RSS counts memory shared between processes once for each of them; `pss_bytes` does not.
     """
 
-    def __init__(self, pid: int, *others: int, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
+    def __init__(self, pid: int, *others: int, source: type[ProcfsProcess] = ProcfsProcess) -> None:
         self._pid, self._source = pid, source
-        self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
-        self._scanned_ns: Optional[int] = None
-        self._total_ns: Optional[int] = None
+        self._processes: dict[int, ProcfsProcess] = {}  # parents before their children
+        self._scanned_ns: int | None = None
+        self._total_ns: int | None = None
         self._spent_ns = 0
-        self._before: Optional[Tuple[int, int]] = None
+        self._before: tuple[int, int] | None = None
         for root in (pid, *others):
             self._open(root)
 
@@ -120,7 +120,7 @@ class ProcessTreeSampler:
         while self._processes:
             self._processes.popitem()[1].close()
 
-    def read(self) -> Optional[TreeReading]:
+    def read(self) -> TreeReading | None:
         """Read the whole tree once, or None when its root has ended (a zombie has)."""
         t_ns = time.monotonic_ns()
         usages = self._read_usages(t_ns)
@@ -133,11 +133,11 @@ class ProcessTreeSampler:
         rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
         return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
 
-    def spent_ns(self) -> Optional[int]:
+    def spent_ns(self) -> int | None:
         """CPU time since the first reading, read now; None when the root has ended. It leaves `cpu_percent` alone."""
         return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
 
-    def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
+    def _read_usages(self, t_ns: int) -> dict[int, Usage] | None:
         """Read usage of every process of the tree and add up their CPU time; None when the root has ended."""
         usages, settled = self._read_known()
         if self._pid not in usages or not usages[self._pid].threads:
@@ -150,7 +150,7 @@ class ProcessTreeSampler:
         """Return the ids of all processes of the tree, as last read."""
         return self._processes.keys()
 
-    def pss_bytes(self, *, without_root: bool = False) -> Optional[int]:
+    def pss_bytes(self, *, without_root: bool = False) -> int | None:
         """Memory of the processes last read, shared pages divided among their users; None when all of them ended.
 
         A process whose PSS may not be read counts with its RSS. Costs milliseconds a gigabyte and holds up the
@@ -159,7 +159,7 @@ class ProcessTreeSampler:
         processes = [process for pid, process in self._processes.items() if not (without_root and pid == self._pid)]
         return sum(one.pss_bytes() or getattr(one.usage(), "rss_bytes", 0) for one in processes) or None
 
-    def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
+    def _read_known(self) -> tuple[dict[int, Usage], bool]:
         """Usages by pid, and whether no process ended during the reading.
 
         Parents are read before their children. When all answer, no parent can have reaped a child that is counted
@@ -173,12 +173,12 @@ class ProcessTreeSampler:
             self._drop(gone)
         return {pid: usage for pid, usage in usages.items() if usage is not None}, not gone
 
-    def _read_new(self, t_ns: int) -> Dict[int, Usage]:
+    def _read_new(self, t_ns: int) -> dict[int, Usage]:
         """Usages of descendants not known yet, which are from now on."""
         thorough = self._scanned_ns is None or t_ns - self._scanned_ns >= SCAN_NS
         if thorough:
             self._scanned_ns = t_ns
-        usages: Dict[int, Usage] = {}
+        usages: dict[int, Usage] = {}
         fresh = list(self._processes.values())
         while fresh:
             pids = [pid for process in fresh for pid in process.children(thorough=thorough)]
@@ -186,7 +186,7 @@ class ProcessTreeSampler:
             usages.update((process.pid, usage) for process in fresh if (usage := process.usage()))
         return usages
 
-    def _open(self, pid: int) -> Optional[ProcfsProcess]:
+    def _open(self, pid: int) -> ProcfsProcess | None:
         """Start following `pid`; None when it is followed already, gone, or not ours to read."""
         if pid in self._processes:
             return None
@@ -194,7 +194,7 @@ class ProcessTreeSampler:
             self._processes[pid] = self._source(pid)
         return self._processes.get(pid)
 
-    def _drop(self, pids: List[int]) -> None:
+    def _drop(self, pids: list[int]) -> None:
         for pid in pids:
             self._processes.pop(pid).close()
         self._scanned_ns = None

@@ -6,7 +6,7 @@ import threading
 import time
 from array import array
 from contextlib import ExitStack, contextmanager
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Iterator, Sequence
 
 from framework_compare.errors import UsageError
 from framework_compare.json_types import Document, Fields
@@ -45,7 +45,7 @@ class Recorder:
     halves.
     """
 
-    def __init__(self, pid: int, *others: int, hz: float, gpu: Optional[GpuGroup] = None) -> None:
+    def __init__(self, pid: int, *others: int, hz: float, gpu: GpuGroup | None = None) -> None:
         self._pid, self._hz, self._gpu = pid, hz, gpu
         self._tree = ProcessTreeSampler(pid, *others)
         self._log = SampleLog()
@@ -54,11 +54,11 @@ class Recorder:
         self._going = threading.Lock()
         self._ended = self._held = False
         self._disturbance = DisturbanceLog(MAX_SAMPLES)
-        self._thread: Optional[threading.Thread] = None
-        self.peak_rss_bytes: Optional[int] = None  # of the whole tree, the most in any sample
-        self._energy: Optional[metering.EnergyRecorder] = None
+        self._thread: threading.Thread | None = None
+        self.peak_rss_bytes: int | None = None  # of the whole tree, the most in any sample
+        self._energy: metering.EnergyRecorder | None = None
         self._gauges: Fields = {}
-        self._warnings: Tuple[str, ...] = ()
+        self._warnings: tuple[str, ...] = ()
 
     def __enter__(self) -> "Recorder":
         if self._hz:
@@ -74,7 +74,7 @@ class Recorder:
             self._thread.join()
         self._tree.close()
 
-    def samples(self) -> Tuple[Sample, ...]:
+    def samples(self) -> tuple[Sample, ...]:
         """All samples so far, oldest first."""
         with self._lock:
             return tuple(self._log[number] for number in range(len(self._log)))
@@ -103,11 +103,11 @@ class Recorder:
         if self._going.locked():  # only the thread takes it, so nobody else lets it go meanwhile
             self._going.release()
 
-    def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
+    def shares(self, epoch: tuple[int, int], within: tuple[int, int]) -> Shares | None:
         """Return what a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
         return self._disturbance.shares(epoch, within)
 
-    def energy(self) -> Tuple[metering.Energy, ...]:
+    def energy(self) -> tuple[metering.Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
         if not self._energy:
             return ()
@@ -122,7 +122,7 @@ class Recorder:
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
-    def warnings(self) -> Tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Return what may have disturbed an ended run: others on its GPU, and readings that could not be had."""
         fault = self._energy.fault if self._energy else ""
         return (*self._warnings, fault) if fault else self._warnings
@@ -157,7 +157,7 @@ class Recorder:
                         return
                     self._count_at_edge(cores, slow)
 
-    def _read(self, watched: Watched, cores: Optional[CoreCounter]) -> bool:
+    def _read(self, watched: Watched, cores: CoreCounter | None) -> bool:
         """Read the process tree and the cores; False once the process has ended."""
         reading = watched.reading = self._tree.read()
         if reading is None:
@@ -166,9 +166,7 @@ class Recorder:
         self.peak_rss_bytes = max(self.peak_rss_bytes or 0, reading.rss_bytes)
         return True
 
-    def _sit_out(
-        self, watched: Watched, cores: Optional[CoreCounter], samplers: Sequence[Sampler], since_ns: int
-    ) -> None:
+    def _sit_out(self, watched: Watched, cores: CoreCounter | None, samplers: Sequence[Sampler], since_ns: int) -> None:
         """Wait for the worker's next turn: a last sample of this one, and what comes next counts from its start."""
         if time.monotonic_ns() >= since_ns and self._read(watched, cores):
             self._append(watched.reading.t_ns, samplers)  # type: ignore[union-attr]
@@ -177,7 +175,7 @@ class Recorder:
         if self._read(watched, cores):
             _readings(samplers)
 
-    def _count(self, cores: Optional[CoreCounter], worker_ns: int) -> Tuple[Optional[Cores], Optional[Counters]]:
+    def _count(self, cores: CoreCounter | None, worker_ns: int) -> tuple[Cores | None, Counters | None]:
         """Read the cores, and log that for disturbances; None where they cannot be read."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             if cores:
@@ -186,7 +184,7 @@ class Recorder:
                 return found
         return None, None
 
-    def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:
+    def _count_at_edge(self, cores: CoreCounter | None, slow: SlowCounters) -> None:
         """Log the cores, and what changes slowly, as an epoch begins or ends."""
         now_ns = time.monotonic_ns()
         if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
@@ -199,7 +197,7 @@ class Recorder:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
         gpu, (packages, reason) = self._gpu, metering.find_packages()
         self._gauges["host_energy"] = {"source": metering.COUNTER if packages else None, "reason": reason}
-        meters: List[metering.Meter] = [*packages]
+        meters: list[metering.Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
             meters += gpu.meters()
@@ -232,7 +230,7 @@ def _readings(samplers: Sequence[Sampler]) -> Fields:
 
 
 @contextmanager
-def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuGroup]]:
+def open_gpu(device: str, hz: float) -> Iterator[GpuGroup | None]:
     """The sampler of GPUs for a Recorder of a process that is not there yet; None without GPUs.
 
     Their baselines are read; so is the idle power of GPUs and host, which takes seconds the first time.
@@ -253,7 +251,7 @@ class SampleLog:
 
     def __init__(self) -> None:
         self._t_ns = array("q")
-        self._columns: Dict[str, "array[float]"] = {name: array("d") for name in COLUMNS}
+        self._columns: dict[str, "array[float]"] = {name: array("d") for name in COLUMNS}
 
     def __len__(self) -> int:
         return len(self._t_ns)
@@ -279,7 +277,7 @@ class SampleLog:
         for column in self._columns.values():
             del column[every_other]
 
-    def _value(self, name: str, reading: float) -> Union[int, float, None]:
+    def _value(self, name: str, reading: float) -> int | float | None:
         return None if math.isnan(reading) else int(reading) if COLUMNS[name].whole else reading
 
 

@@ -8,7 +8,7 @@ In front of a Maxout one of each group's features is moved above the others ever
 """
 
 import math
-from typing import Container, Dict, Optional, Tuple
+from typing import Container
 
 import numpy as np
 
@@ -25,7 +25,7 @@ OFF = 1.0
 SPREAD = 2.7  # largest deviation of a channel that is to fit between two kinks with that margin, and some
 
 
-def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, replicas: int = 1) -> None:
+def smooth(graph: Graph, views: dict[str, Array], images: Inputs, seed: int, replicas: int = 1) -> None:
     """Move biases (and BatchNorm scales in front of a ReLU6) of `views` in place, for training mode on `images`.
 
     Each of `replicas` has batch statistics of its own part of them.
@@ -71,7 +71,7 @@ def _channel_axis(value: Array) -> int:
     return 2 if value.ndim == 3 else 1
 
 
-def _run(graph: Graph, node: Node, views: Dict[str, Array], inputs: Tuple[Array, ...], replicas: int) -> Array:
+def _run(graph: Graph, node: Node, views: dict[str, Array], inputs: tuple[Array, ...], replicas: int) -> Array:
     weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.arrays}
     mode = Mode(not graph.is_frozen(node))
     if replicas == 1 or all(len(value) == 1 for value in inputs):  # parameters have one value for all samples
@@ -80,12 +80,12 @@ def _run(graph: Graph, node: Node, views: Dict[str, Array], inputs: Tuple[Array,
     return np.concatenate([OPS[node.op](node, weights, part, mode)[0] for part in parts])
 
 
-def _reader(graph: Graph, name: str, ops: Container[str]) -> Optional[Node]:
+def _reader(graph: Graph, name: str, ops: Container[str]) -> Node | None:
     """The node of one of `ops` that reads a node, None where there is none."""
     return next((node for node in graph.nodes if name in node.inputs and node.op in ops), None)
 
 
-def _pool_behind(graph: Graph, name: str) -> Optional[Node]:
+def _pool_behind(graph: Graph, name: str) -> Node | None:
     """The MaxPool2d that reads a node, itself or joined to others."""
     pool = _reader(graph, name, ("MaxPool2d",))
     joined = _reader(graph, name, ("Concat",))
@@ -107,7 +107,7 @@ def _nearly_tied(value: Array, pool: Node) -> Array:
     return gaps < np.quantile(gaps, 0.875)
 
 
-def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Optional[str]:
+def _bias_of(node: Node, nodes: dict[str, Node], views: dict[str, Array]) -> str | None:
     """Name of the bias that moves a node's output: its own, or that of the branch an Add adds.
 
     None for a layer that has another's: moved, it would move the other again.
@@ -117,7 +117,7 @@ def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Opt
     return name if name in views else None
 
 
-def _shift(node: Node, bias_name: str, views: Dict[str, Array], value: Array, activation: str, state: Array) -> Array:
+def _shift(node: Node, bias_name: str, views: dict[str, Array], value: Array, activation: str, state: Array) -> Array:
     """Put each channel of `value` on one side of the kinks; returns what is to be added to it."""
     middle, deviation = _spread(value)
     added = np.zeros_like(value)
@@ -135,7 +135,7 @@ def _shift(node: Node, bias_name: str, views: Dict[str, Array], value: Array, ac
     return added + _wide(move, value)
 
 
-def _spread(value: Array) -> Tuple[Array, Array]:
+def _spread(value: Array) -> tuple[Array, Array]:
     """Middle and largest deviation of each channel; a channel is never narrower than a tenth of the widest.
 
     Of a vector, with one value per image, the deviation between images says little: the features' own scatter counts.

@@ -1,14 +1,14 @@
 """Deviations of answers to the ladder's questions from the exact ones: relative errors, level by level."""
 
 import dataclasses
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Mapping, Sequence
 
 import numpy as np
 
 from framework_compare.parity.network.rounding import unit
 
 Array = np.ndarray
-Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
+Errors = dict[int, dict[str, float]]  # level -> where -> relative error
 EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
 GENERATED = "logits of generated tokens"
 # Rounding scatters the numbers of an array and leaves little in such a sum of all; a wrong momentum or decay does not.
@@ -45,7 +45,7 @@ def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precisi
     }
 
 
-def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Dict[str, float]:
+def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> dict[str, float]:
     """Relative errors of each step's loss, of how far the steps moved each array, and of parts of that (`ALONG`)."""
     steps = enumerate(zip(found.losses, exact.losses), start=1)
     off = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
@@ -56,7 +56,7 @@ def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) ->
     return off
 
 
-def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
+def scatter(off: Mapping[str, float], exact: Answers) -> dict[str, float]:
     """Return the part of an array's error that a sum of its numbers may keep by chance: four deviations."""
     return {
         name + along: off[name] * min(1.0, 4 / float(np.sqrt(exact.weights[name].size)))
@@ -65,7 +65,7 @@ def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
     }
 
 
-def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy", least: float = 0.0) -> Dict[str, float]:
+def loss_roundings(found: Answers, exact: Answers, loss: str = "cross_entropy", least: float = 0.0) -> dict[str, float]:
     """Return how far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck.
 
     It is a float32 in all precisions, so never known to less than half a unit.
@@ -96,7 +96,7 @@ def relative(found: Array, exact: Array) -> float:
 
 def gradient_errors(
     found: Mapping[str, Array], exact: Mapping[str, Array], precision: str = "fp32"
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """Relative error of each gradient; if only rounding keeps one from zero, relative to the largest of all.
 
     A bias whose effect the next BatchNorm takes out has such a gradient: what is left of it is rounding of others.
@@ -111,7 +111,7 @@ def gradient_errors(
     return {name: _ratio(difference, sizes[name]) for name, difference in differences.items()}
 
 
-def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, float, float]:
+def moved_relative(found: Array, exact: Array, initial: Array) -> tuple[float, float, float]:
     """Return how far off an array is, relative to how far it moved: in all, along its way, and along its initial value."""
     difference = np.subtract(found, exact, dtype=np.float64).ravel()
     way = np.subtract(exact, initial, dtype=np.float64).ravel()

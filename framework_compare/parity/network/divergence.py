@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from framework_compare.results.parity import Level
 SECTIONS = 12  # layers asked about in one worker
 UNITS = 100.0  # of the layer's yardstick are allowed: single values scatter more than norms
 MOST = 0.5  # of the layer's largest value: 100 units of bf16 would be all of it
-Place = Tuple[int, ...]
+Place = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ def first_divergence(failed: Level, judge: Judge, run_tasks: RunTasks, folder: P
     return f"{what} that differs: {name}{op} {_values(end, *compared[name], judge.reference.initial.get(name))}"
 
 
-def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: Optional[np.ndarray]) -> str:
+def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: np.ndarray | None) -> str:
     if exact.ndim == 0:
         return f"is {found:.9g}, expected {exact:.9g}"
     if end and initial is not None:
@@ -86,19 +86,19 @@ def first_layer(found: Reference, training: bool, run_tasks: RunTasks, folder: P
     return ""
 
 
-def watch(found: Reference, training: bool) -> Dict[str, Watched]:
+def watch(found: Reference, training: bool) -> dict[str, Watched]:
     """Return what is watched of every layer that reads others, by graph order."""
     views = weight_views(found.graph, found.flat)
     shapes = found.graph.shapes()
     places = {node.name: surgery.places_in(shapes[node.name]) for node in found.graph.nodes}
-    sides: List[Dict[str, np.ndarray]] = []
-    sizes: Dict[str, Tuple[float, float]] = {}
+    sides: list[dict[str, np.ndarray]] = []
+    sizes: dict[str, tuple[float, float]] = {}
     for dtype, rounding in ((np.float64, None), (np.float32, rounding_of(found.precision))):
-        values: Dict[str, np.ndarray] = {}
+        values: dict[str, np.ndarray] = {}
 
-        def keep(name: str, value: np.ndarray, values: Dict[str, np.ndarray] = values) -> None:
+        def keep(name: str, value: np.ndarray, values: dict[str, np.ndarray] = values) -> None:
             flat = value.reshape(len(value), -1).astype(np.float64)
-            indices: List[Tuple[Any, ...]] = [(slice(None), *place) for place in places[name]]
+            indices: list[tuple[Any, ...]] = [(slice(None), *place) for place in places[name]]
             single = np.stack([value[index] for index in indices], axis=1)
             sums = flat @ surgery.signs(flat.shape[1]).T
             both = np.concatenate([single, sums], axis=1)
@@ -136,12 +136,12 @@ def _allowed(
 
 def ask(
     found: Reference,
-    watched: Dict[str, Watched],
+    watched: dict[str, Watched],
     names: Sequence[str],
     training: bool,
     run_tasks: RunTasks,
     folder: Path,
-) -> Dict[str, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Return what the framework has at the watched places of some layers, by name; a layer it cannot build is missing."""
     views, shapes = weight_views(found.graph, found.flat), found.graph.shapes()
     tasks = []
@@ -163,13 +163,13 @@ def ask(
     }
 
 
-def differs(watched: Watched, values: Optional[np.ndarray]) -> bool:
+def differs(watched: Watched, values: np.ndarray | None) -> bool:
     if values is None or values.shape != watched.exact.shape:
         return True
     return bool((_distance(values, watched.exact) > watched.allowed).any())
 
 
-def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndarray]) -> str:
+def describe(name: str, graph: Graph, watched: Watched, values: np.ndarray | None) -> str:
     op = next(node.op for node in graph.nodes if node.name == name)
     if values is None or values.shape != watched.exact.shape:
         return f"first layer that differs: {name} ({op}), which gives no output of the expected shape"

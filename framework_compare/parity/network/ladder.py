@@ -8,7 +8,7 @@ come out better by luck.
 import dataclasses
 import math
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -105,10 +105,10 @@ class Judge:
         self.at_full_size = f" at a batch of {len(full.samples) // full.replicas}"
         self.folder = folder
         self.said = said
-        self.ratios: Dict[int, Dict[str, float]] = {}  # of each level, in units of the yardstick
-        self.compared: Dict[int, Dict[str, Tuple[np.ndarray, np.ndarray]]] = {}  # found and exact, by array
+        self.ratios: dict[int, dict[str, float]] = {}  # of each level, in units of the yardstick
+        self.compared: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}  # found and exact, by array
 
-    def levels(self) -> List[Level]:
+    def levels(self) -> list[Level]:
         checks = {0: self.parameters, 1: self.logits, 2: self.gradients, 3: self.steps, 5: self.dropout}
         return [checked(number, check) for number, check in checks.items()]
 
@@ -139,7 +139,7 @@ class Judge:
         return self._level(1, errors)
 
     def gradients(self) -> Level:
-        errors: Dict[str, float] = {}
+        errors: dict[str, float] = {}
         self.compared[2] = {}
         for asked, name_end, where_end in self._both_sizes():
             exact = asked.exact.gradients
@@ -149,7 +149,7 @@ class Judge:
             errors.update({name + where_end: error for name, error in off.items()})
         return self._level(2, errors)
 
-    def _both_sizes(self) -> List[Tuple[Reference, str, str]]:
+    def _both_sizes(self) -> list[tuple[Reference, str, str]]:
         """References with the ends of the names of answers and of places; the one that says most is the last."""
         return [(self.full, FULL, self.at_full_size), (self.reference, "", "")]
 
@@ -215,7 +215,7 @@ class Judge:
             if both.sum() >= FEW and np.array_equal(ours, theirs):
                 raise LevelFailed(f"{layer}: replicas 0 and {other} drop the same values")
 
-    def _by_replica(self, name: str) -> List[np.ndarray]:
+    def _by_replica(self, name: str) -> list[np.ndarray]:
         """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
         folders = [self.folder, *sorted(self.folder.glob("rank-*"))]
         answers = [np.load(folder / f"{name}.npz")["values"] for folder in folders]
@@ -247,7 +247,7 @@ class Judge:
         without = next(gradients)
         yield from (deviations.relative(with_it, without) for with_it in gradients)
 
-    def _pair(self, name: str) -> List[np.ndarray]:
+    def _pair(self, name: str) -> list[np.ndarray]:
         for kind in ("with", "without"):
             self._said(f"{name} {kind} build")
         return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
@@ -280,7 +280,7 @@ class Judge:
         self._said(name)
         return np.load(self.folder / f"{name}.npz")
 
-    def _named(self, name: str, exact: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    def _named(self, name: str, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         held = self._array(name)
         missing = [key for key in exact if key not in held]
         if missing:
@@ -288,7 +288,7 @@ class Judge:
         return {key: _shaped(held[key], array, key) for key, array in exact.items()}
 
 
-def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], precision: str) -> Dict[str, float]:
+def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], precision: str) -> dict[str, float]:
     """Errors in units of the yardstick, place by place; LevelFailed where that is not finite, as it would pass anything."""
     overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
     if overflown is not None:
@@ -307,9 +307,9 @@ def _kind(where: str) -> str:
     return next((kind for kind in ("loss of", "running_", *deviations.ALONG.values()) if kind in where), "")
 
 
-def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
+def _middles(yardstick: Mapping[str, float]) -> dict[str, float]:
     """Return the median error of each kind; frozen arrays, which do not move at all, are left out."""
-    kinds: Dict[str, List[float]] = {}
+    kinds: dict[str, list[float]] = {}
     for where, size in yardstick.items():
         sizes = kinds.setdefault(_kind(where), [])
         if size:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Mapping, Sequence, Tuple
+from typing import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.protocol import Fields
 
 Array = np.ndarray
-Batches = Sequence[Tuple[Inputs, Array]]
+Batches = Sequence[tuple[Inputs, Array]]
 # Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
 CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GELU", "Mul", "Attention")
 CURVED_STRIDE = 0.1
@@ -73,7 +73,7 @@ def clip_norm_of(graph: Graph, weights: Mapping[str, Array], batches: Batches, q
 
 
 def _of_a_rate(
-    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Inputs, Array], questions: Questions
+    graph: Graph, weights: Mapping[str, Array], batch: tuple[Inputs, Array], questions: Questions
 ) -> Optimizer:
     """Return it with a rate of two digits: a larger one leaves the smooth part of the network, a smaller one moves the
     weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""

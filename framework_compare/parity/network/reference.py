@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -37,16 +37,16 @@ class Reference:
     flat: Array  # weights of level 1, float32
     smooth: Array  # weights of levels 2 and 3
     optimizer: Optimizer  # of level 3
-    batches: Sequence[Tuple[Inputs, Array]]
+    batches: Sequence[tuple[Inputs, Array]]
     exact: Answers
     yardstick: Errors
     precision: str = "fp32"
     replicas: int = 1
     finest: float = 0.0  # the middle error of gradients where sums are added in blocks, as by most kernels
-    copies: Optional[Array] = None  # of which samples a batch of a cell's own size is made, as `Mode` has them
+    copies: Array | None = None  # of which samples a batch of a cell's own size is made, as `Mode` has them
 
     @property
-    def initial(self) -> Dict[str, Array]:
+    def initial(self) -> dict[str, Array]:
         return weight_views(self.graph, self.smooth)
 
     @property
@@ -62,7 +62,7 @@ class Reference:
         rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
         return {**own, "clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
 
-    def after_first_step(self) -> Dict[str, Array]:
+    def after_first_step(self) -> dict[str, Array]:
         """The trained arrays after one step from the initial ones, whose optimiser has no past."""
         oracle = Oracle(self.graph, self.initial)
         oracle.apply(self.exact.gradients, self.optimizer)
@@ -128,7 +128,7 @@ class Reference:
         least = RECURRENT_UNITS * unit("fp32") if recurrent else 0.0
         return larger(deviations.least_errors(self.exact, self.graph.task.loss, least), self.yardstick)
 
-    def bounded_losses(self, bound: float) -> List[float]:
+    def bounded_losses(self, bound: float) -> list[float]:
         """The exact losses of a framework that takes no logit for more than `bound` below the largest of its row."""
         task = self.graph.task
         if "cross_entropy" not in task.loss or task.loss == "binary_cross_entropy":
@@ -149,7 +149,7 @@ class Reference:
         save_batches(folder / "batches.npz", self.batches)
 
 
-def save_batches(path: Path, batches: Sequence[Tuple[Inputs, Array]]) -> None:
+def save_batches(path: Path, batches: Sequence[tuple[Inputs, Array]]) -> None:
     """Save batch i: an only input as images<i>, the k-th of several as input<k>_<i>, the target as labels<i>."""
     arrays = {f"labels{i}": target for i, (_, target) in enumerate(batches)}
     for i, (inputs, _) in enumerate(batches):
@@ -180,7 +180,7 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     return asked.answered().at(precision, questions.draws)
 
 
-def draw_errors(found: Reference, precision: str, draws: int) -> List[Errors]:
+def draw_errors(found: Reference, precision: str, draws: int) -> list[Errors]:
     """Errors, place by place, of some runs of the oracle that round as the precision does; the first adds in blocks."""
     drawn = []
     share = min(1.0, len(found.batches[0][1]) / len(found.samples))
@@ -196,7 +196,7 @@ def draw_errors(found: Reference, precision: str, draws: int) -> List[Errors]:
     return drawn
 
 
-def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array]]:
+def make_batches(graph: Graph, questions: Questions) -> list[tuple[Inputs, Array]]:
     """One batch a step: the same inputs in each, as they are clear of kinks, in another order, so that a step which
     keeps those of the first is seen; other targets. Tokens of the first sequence are not in the second batch, so that
     an optimiser which leaves out the rows of absent tokens is seen. Of several batches each, every other update has one
@@ -209,7 +209,7 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
         else _noise(rng, (count, *field.shape), field.positive)
         for field in task.inputs
     ]
-    batches: List[Tuple[Inputs, Array]] = []
+    batches: list[tuple[Inputs, Array]] = []
     updates = max(questions.steps, SCHEDULED) if questions.schedules else questions.steps
     for number in range(updates * questions.accumulation):
         update = number // questions.accumulation
@@ -223,7 +223,7 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     return batches
 
 
-def _noise(rng: np.random.Generator, shape: Tuple[int, ...], positive: bool = False) -> Array:
+def _noise(rng: np.random.Generator, shape: tuple[int, ...], positive: bool = False) -> Array:
     """Coarse and fine noise for images, fine noise for all else; float32. positive: its sizes."""
     if positive:
         return np.abs(_noise(rng, shape))
@@ -278,7 +278,7 @@ def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
     return flat
 
 
-def _move_statistics(graph: Graph, views: Dict[str, Array], images: Inputs, rng: np.random.Generator) -> None:
+def _move_statistics(graph: Graph, views: dict[str, Array], images: Inputs, rng: np.random.Generator) -> None:
     measured = Oracle(graph, views, np.float32).batch_statistics(images)
     for name in measured:
         if name.endswith("running_var"):  # read from a moved average, a tiny one may come out below zero
@@ -314,10 +314,10 @@ def _moved(images: Array, draw: int, precision: str) -> Array:
 
 def answer(
     asked: Reference,
-    batches: Sequence[Tuple[Inputs, Array]],
+    batches: Sequence[tuple[Inputs, Array]],
     dtype: DTypeLike,
     plain_sums: bool = False,
-    rounding: Optional[Rounding] = None,
+    rounding: Rounding | None = None,
 ) -> Answers:
     """The oracle's answers at one precision: logits at the weights of level 1; gradients and steps from the smooth ones."""
     how: Fields = {"plain_sums": plain_sums, "rounding": rounding, "replicas": asked.replicas}

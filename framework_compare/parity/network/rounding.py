@@ -7,7 +7,7 @@ BatchNorm's parameters and statistics, the loss, the weights and their update st
 """
 
 import dataclasses
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class Rounding:
         with np.errstate(over="ignore"):
             return to_grid(x * scale) / scale
 
-    def __call__(self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    def __call__(self, op: Op, node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
         """The op's output and backward function, rounded."""
         product = node.op in PRODUCTS
         if product:
@@ -104,7 +104,7 @@ class Rounding:
         if node.op not in SELECTS_FORWARD:
             y = self.stored(y)
 
-        def backward(dy: Array) -> Tuple[Tuple[Array, ...], Dict[str, Array]]:
+        def backward(dy: Array) -> tuple[tuple[Array, ...], dict[str, Array]]:
             found, parameters = exact_backward(self._scaled(self.operand, dy) if product else dy)
             if node.op not in SELECTS_BACKWARD:
                 found = tuple(map(self.gradient, found))
@@ -112,7 +112,7 @@ class Rounding:
 
         return y, backward
 
-    def _product(self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    def _product(self, op: Op, node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
         """A bias is no operand: in tf32 it stays as it is. The state of a recurrent layer is one at every step."""
         held = {name: (self.stored if name.startswith("bias") else self.operand)(a) for name, a in weights.items()}
         bias = None if node.op in RECURRENT else held.get("bias")
@@ -127,6 +127,6 @@ class Rounding:
         return y, backward
 
 
-def rounding_of(precision: str, draw: int = 0, share: float = 1.0) -> Optional[Rounding]:
+def rounding_of(precision: str, draw: int = 0, share: float = 1.0) -> Rounding | None:
     """Return what a run of the oracle in float32 is given for a precision."""
     return None if precision == "fp32" else Rounding(precision, draw, share)

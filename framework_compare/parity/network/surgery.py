@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Mapping, Sequence
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def peeking(graph: Graph, last: str, rows: int) -> Graph:
     """
     cut = up_to(graph, last)
     shape = graph.shapes()[last]
-    nodes: List[Node] = list(cut.nodes)
+    nodes: list[Node] = list(cut.nodes)
     if len(shape) > 1:
         nodes.append(Node(f"{PEEK}_flatten", "Flatten", (last,), {}))
     attrs = {"in_features": math.prod(shape), "out_features": rows, "init": "zeros"}
@@ -55,7 +55,7 @@ def peeking(graph: Graph, last: str, rows: int) -> Graph:
     return dataclasses.replace(cut, nodes=tuple(nodes), task=dataclasses.replace(cut.task, outputs=rows))
 
 
-def peek_weights(shape: Tuple[int, ...], places: Sequence[Tuple[int, ...]]) -> Dict[str, np.ndarray]:
+def peek_weights(shape: tuple[int, ...], places: Sequence[tuple[int, ...]]) -> dict[str, np.ndarray]:
     """One-hot rows: the k-th logit is the value at places[k]; then SUMS rows of signs, each a sum of all values."""
     matrix = np.zeros((len(places) + SUMS, math.prod(shape)), np.float32)
     matrix[np.arange(len(places)), [np.ravel_multi_index(place, shape) for place in places]] = 1
@@ -68,7 +68,7 @@ def signs(size: int) -> np.ndarray:
     return 2 * np.random.default_rng(size).integers(0, 2, (SUMS, size), np.int8) - 1
 
 
-def places_in(shape: Tuple[int, ...]) -> List[Tuple[int, ...]]:
+def places_in(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return where to look in an output: the corners of the first and the last channel, then at random."""
     rng = np.random.default_rng(1)
     count = min(max(PEEK_VALUES // math.prod(shape), FEWEST), MOST)
@@ -87,7 +87,7 @@ def flat_weights(graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return out
 
 
-def dropout_nodes(graph: Graph) -> List[Node]:
+def dropout_nodes(graph: Graph) -> list[Node]:
     """The layers that level 5 asks about: of many of one kind the first, the last and some between."""
     picked = []
     for op in DROPS:

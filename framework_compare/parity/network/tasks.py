@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import List
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def build_task(name: str, graph: Graph, weights: Path) -> Fields:
     return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(weights)}
 
 
-def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Fields]:
+def network_tasks(found: Reference, full: Reference, folder: Path) -> list[Fields]:
     """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote, for `full`, too."""
     batches = str(folder / "batches.npz")
     evaluation = {"ask": "forward", "name": "evaluation", "training": False, "batches": batches}
@@ -43,7 +42,7 @@ def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Field
     ]
 
 
-def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> List[Fields]:
+def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> list[Fields]:
     """Return what a cell generates behind the prompts of the first batch, at the weights of level 1; else none."""
     if config.mode != "generation":
         return []
@@ -54,7 +53,7 @@ def generation_tasks(config: TrainConfig, found: Reference, folder: Path) -> Lis
     ]
 
 
-def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Fields]:
+def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> list[Fields]:
     """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
     tasks, graph = [], surgery.asked_dropout(graph)
     pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
@@ -73,7 +72,7 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Fields]:
     return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
 
 
-def _in_steps_tasks(graph: Graph, folder: Path) -> List[Fields]:
+def _in_steps_tasks(graph: Graph, folder: Path) -> list[Fields]:
     """Gradients as a training step has them, with the network's dropout and without."""
     tasks = []
     for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import statistics
-from typing import Dict, Iterator, NamedTuple, Tuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
@@ -53,14 +53,14 @@ def check_crops(crops: Array) -> None:
 
 
 @functools.lru_cache(maxsize=4)
-def reference(count: int, seed: int, size: Tuple[int, int] = SIZE) -> Array:
+def reference(count: int, seed: int, size: tuple[int, int] = SIZE) -> Array:
     """Crops as the protocol draws them, (count, 5) as `ramps.crops_of` has them."""
     state = np.random.RandomState(seed)
     drawn = (preprocess.draw_crop(state, *size, flip="horizontal") for _ in range(count))
     return np.array([(*crop[:4], float(crop.flip != "none")) for crop in drawn])
 
 
-def statistics_of(crops: Array) -> Dict[str, Statistic]:
+def statistics_of(crops: Array) -> dict[str, Statistic]:
     """Return statistics of crops rounded to whole pixels, as the reference's are: measuring is less noisy."""
     left, top, width, height = crops[:, :4].T
     left, top, right, bottom = (np.round(edge) for edge in (left, top, left + width, top + height))
@@ -124,7 +124,7 @@ def check_cut(crops: Array) -> None:
         raise LevelFailed(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
 
 
-def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
+def check_narrow(crops: Array, size: tuple[int, int]) -> None:
     """LevelFailed unless crops of images so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
     kind = "wide" if size[0] > size[1] else "tall"
     drawn = reference(REFERENCES, 2, size)
@@ -140,7 +140,7 @@ def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
             raise LevelFailed(f"{share:.3f} of the random crops of {kind} images {what}, expected {expected[what]:.3f}")
 
 
-def _shares(crops: Array, size: Tuple[int, int]) -> Dict[str, float]:
+def _shares(crops: Array, size: tuple[int, int]) -> dict[str, float]:
     long, short = max(size), min(size)
     across = crops[:, 3] > short - 1.5
     middle = np.abs(crops[:, 0] + crops[:, 2] / 2 - long / 2) < 1 + OFF_PLACE
@@ -179,7 +179,7 @@ def check_independence(crops: Array, labels: Array, count: int, batch_size: int)
         _check(f"the {name} of random crops correlates with that of the previous image", values[:-1], values[1:])
 
 
-def draws_of(crops: Array) -> Dict[str, Array]:
+def draws_of(crops: Array) -> dict[str, Array]:
     """Return what was drawn for each crop, (N, 5) as `ramps.crops_of` has them; a place is NaN where there was no choice."""
     left, top, width, height, flipped = crops.T
     places = {}
@@ -216,7 +216,7 @@ def check_flips_by_batch(flips: Array, batch_size: int) -> None:
         )
 
 
-def check_pairs(drawn: Dict[str, Array]) -> None:
+def check_pairs(drawn: dict[str, Array]) -> None:
     """LevelFailed if two things drawn for a crop go together otherwise than as the protocol draws them.
 
     Those that fit into no image are drawn again, so that there area and ratio go together a little.
@@ -241,7 +241,7 @@ def _check(what: str, first: Array, second: Array, expected: float = 0.0) -> Non
         raise LevelFailed(f"{what}: correlation {found:.2f}, expected {expected:.2f}, by chance within {allowed:.2f}")
 
 
-def correlation(first: Array, second: Array) -> Tuple[float, int]:
+def correlation(first: Array, second: Array) -> tuple[float, int]:
     """Return the correlation of the pairs that have both values, and their number."""
     both = np.isfinite(first) & np.isfinite(second)
     first, second = first[both], second[both]

@@ -3,7 +3,7 @@
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from framework_compare.protocol import Fields, ImageFiles, TrainConfig
 from framework_compare.results.parity import Level
 
 Array = np.ndarray
-Drawn = Tuple[Array, Array]  # images and labels of EPOCHS epochs
+Drawn = tuple[Array, Array]  # images and labels of EPOCHS epochs
 SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
 RAMPS, NARROW, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
 STILL: Fields = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
@@ -37,7 +37,7 @@ class PipelineCheck(NamedTuple):
     name: str
     write: Callable[[Path], ImageFiles]
     settings: Fields
-    check: Callable[[ImageFiles, Drawn], Optional[Tuple[str, float, float]]]
+    check: Callable[[ImageFiles, Drawn], tuple[str, float, float] | None]
     optional: bool = False  # left out, and said so, where a framework does not support such settings
 
 
@@ -117,7 +117,7 @@ def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, ba
             raise LevelFailed(f"epoch {number} has batches of {list(batches)}, expected {expected}")
 
 
-def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
+def check_pixels(listed: ImageFiles, still: Drawn) -> tuple[str, float, float]:
     """The resampler's name, worst mean error in levels (of 255), and that in units of its tolerance; else LevelFailed."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
@@ -142,7 +142,7 @@ def check_pixels(listed: ImageFiles, still: Drawn) -> Tuple[str, float, float]:
     return name, mean, ratio
 
 
-def check_crops(listed: ImageFiles, drawn: Drawn) -> Tuple[str, float, float]:
+def check_crops(listed: ImageFiles, drawn: Drawn) -> tuple[str, float, float]:
     """LevelFailed unless order, colours, labels, crops and flips of images asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
@@ -178,14 +178,14 @@ def check_not_flipped(listed: ImageFiles, drawn: Drawn) -> None:
     draws.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
-def check_narrow(listed: ImageFiles, drawn: Drawn, size: Tuple[int, int]) -> None:
+def check_narrow(listed: ImageFiles, drawn: Drawn, size: tuple[int, int]) -> None:
     """LevelFailed unless random crops of images of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
     draws.check_narrow(ramps.crops_of(found, size), size)
 
 
-def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
+def _turned(listed: ImageFiles, drawn: Drawn) -> tuple[Array, Array]:
     """Return which images are mirrored left to right, and which are upside down; their colours and labels are checked."""
     images, labels = drawn
     found = ramps.read(images)
@@ -195,7 +195,7 @@ def _turned(listed: ImageFiles, drawn: Drawn) -> Tuple[Array, Array]:
     return ramps.turned(found)
 
 
-def _narrow(name: str, size: Tuple[int, int]) -> PipelineCheck:
+def _narrow(name: str, size: tuple[int, int]) -> PipelineCheck:
     write = functools.partial(ramps.write, size=size, count=NARROW)
     return PipelineCheck(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
 

@@ -1,7 +1,7 @@
 """Images that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -60,13 +60,13 @@ def texture(width: int, height: int) -> Array:
     return texture_line(width, 1)[None, :] + texture_line(height, 2)[:, None]
 
 
-def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> ImageFiles:
+def write(folder: Path, count: int, size: tuple[int, int] = SIZE) -> ImageFiles:
     """`count` entries of FILES files, every other one a PNG; the label of each entry is its own number."""
     folder.mkdir(parents=True)
     width, height = size
     y, x = np.mgrid[0:height, 0:width] + 0.5
     rng = np.random.default_rng(0)
-    files: List[Path] = []
+    files: list[Path] = []
     for number in range(FILES):
         ramps = np.stack([255 * x / width, 255 * y / height], axis=-1)
         ramps = np.floor(ramps + rng.random(ramps.shape))  # dithered: the mean of a column is no rounded level
@@ -142,7 +142,7 @@ def check_labels(blues: Array, labels: Array, listed: ImageFiles) -> None:
         raise LevelFailed(f"{CROPPED}, image {names[0]} comes with the label of {names[1]} ({so})")
 
 
-def texture_of(images: Array, ramps: Ramps) -> Dict[str, Fit]:
+def texture_of(images: Array, ramps: Ramps) -> dict[str, Fit]:
     """Return what each resampler leaves of the blue of N images (N, 3, S, S), read as `ramps`.
 
     A texture is f(x) + g(y), so that a resampler along x and y makes the sum of two lines of it; whatever it does to
@@ -165,12 +165,12 @@ def texture_of(images: Array, ramps: Ramps) -> Dict[str, Fit]:
     return found
 
 
-def _most_alike(sample: scenes.Sampler, line: Array, seen: Array, edges: Tuple[Array, Array], size: int) -> Array:
+def _most_alike(sample: scenes.Sampler, line: Array, seen: Array, edges: tuple[Array, Array], size: int) -> Array:
     """Return what `sample` makes of a line of texture at the possible place of the crop that is most like `seen`."""
     seen = seen - seen.mean(axis=1, keepdims=True)
     best, least = np.zeros_like(seen), np.full(len(seen), np.inf)
 
-    def improve(which: Array, places: List[Tuple[Array, Array]]) -> None:
+    def improve(which: Array, places: list[tuple[Array, Array]]) -> None:
         for first, last in places:
             made = sample(line, first[which], last[which], size)[:, EDGE:-EDGE]
             off = np.abs(made - made.mean(axis=1, keepdims=True) - seen[which]).mean(axis=1)
@@ -183,14 +183,14 @@ def _most_alike(sample: scenes.Sampler, line: Array, seen: Array, edges: Tuple[A
     return best
 
 
-def nearest_resampler(found: Dict[str, Fit]) -> str:
+def nearest_resampler(found: dict[str, Fit]) -> str:
     """The resampler that comes nearest to most images."""
     return min(found, key=lambda name: float(np.median(found[name].mean)))
 
 
 def check_texture(
     name: str, fit: Fit, listed: ImageFiles, labels: Array, sides: Array, size: int
-) -> Tuple[str, float, float]:
+) -> tuple[str, float, float]:
     """LevelFailed unless a resampler explains the texture of every crop, of which `sides` are the smaller ones, in pixels."""
     jpeg = (np.array(listed.formats) == "JPEG")[labels]
     judged = np.flatnonzero(~jpeg | (sides < LEAST_SHRUNK * size - OFF))
@@ -208,7 +208,7 @@ def check_texture(
     return name, float(fit.mean[worst]), float(ratio.max())
 
 
-def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
+def edges_of(ramps: Ramps, size: tuple[int, int] = SIZE) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return where the first and the last edge of each image lie in its file, in x and in y."""
     ends = []
     for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size):
@@ -217,7 +217,7 @@ def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, A
     return ends[0], ends[1]
 
 
-def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
+def crops_of(ramps: Ramps, size: tuple[int, int] = SIZE) -> Array:
     """(left, top, width, height, flipped) of each image's crop, (N, 5), in pixels to a few hundredths."""
     x, y = edges_of(ramps, size)
     if (y[0] > y[1]).any():
@@ -226,13 +226,13 @@ def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
     return np.stack([left, y[0], right - left, y[1] - y[0], x[0] > x[1]], axis=1)
 
 
-def turned(ramps: Ramps) -> Tuple[Array, Array]:
+def turned(ramps: Ramps) -> tuple[Array, Array]:
     """Return which of N images are mirrored left to right, and which are upside down."""
     x, y = edges_of(ramps)
     return x[0] > x[1], y[0] > y[1]
 
 
-def _fit(ramp: Array) -> Tuple[Array, Array]:
+def _fit(ramp: Array) -> tuple[Array, Array]:
     """Slope and offset of the line through each row; the clamped ends are left out of the fit."""
     size = ramp.shape[1]
     inner = slice(size // 8, size - size // 8)

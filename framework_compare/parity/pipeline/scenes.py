@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Sequence, Tuple, TypeVar
+from typing import Callable, Iterable, Sequence, TypeVar
 
 import numpy as np
 import simplejpeg
@@ -21,7 +21,7 @@ Batch = TypeVar("Batch")
 Sampler = Callable[[Array, Array, Array, int], Array]
 PAD = 8  # pixels beyond a line that the widest filter reaches
 # (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
-KINDS: Tuple[Tuple[int, int, str, str, Fields], ...] = (
+KINDS: tuple[tuple[int, int, str, str, Fields], ...] = (
     (500, 375, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
     (375, 500, "RGB", "JPEG", {"quality": 75, "subsampling": 2}),
     (333, 251, "RGB", "JPEG", {"quality": 90, "subsampling": 1}),
@@ -76,7 +76,7 @@ def listed(folder: Path, paths: Sequence[Path], formats: Sequence[str]) -> Image
 class Expected:
     """An image's pixels by each resampler, float (S, S, 3) of 0 to 255, and what another JPEG decoder would change."""
 
-    by_resampler: Dict[str, Array]
+    by_resampler: dict[str, Array]
     decoder_mean: float
     decoder_max: float
 
@@ -120,7 +120,7 @@ def _second_difference(values: Array, centre: Array, width: Array) -> Array:
 
 
 # What each makes of a line of pixels in N crops, from their first and last edges, at a size: (N, size).
-RESAMPLERS: Dict[str, Sampler] = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
+RESAMPLERS: dict[str, Sampler] = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
 
 
 def resized(pixels: Array, size: int, sample: Sampler) -> Array:
@@ -142,12 +142,12 @@ def levels_of(images: Array) -> Array:
     return (images.transpose(0, 2, 3, 1).astype(np.float64) * preprocess.STD + preprocess.MEAN) * 255
 
 
-def shared_batches(files: ImageFiles, config: TrainConfig, steps: int) -> List[Tuple[Array, Array]]:
+def shared_batches(files: ImageFiles, config: TrainConfig, steps: int) -> list[tuple[Array, Array]]:
     """The first batches of the shared pipeline, epoch after epoch: images (N, 3, S, S) and labels (N,)."""
     with SharedPipeline.of(files, config) as pipeline:
         return first_batches(pipeline.epoch, steps)
 
 
-def first_batches(epoch: Callable[[int], Iterable[Batch]], steps: int) -> List[Batch]:
+def first_batches(epoch: Callable[[int], Iterable[Batch]], steps: int) -> list[Batch]:
     """The first batches of a pipeline, epoch after epoch."""
     return list(itertools.islice(itertools.chain.from_iterable(map(epoch, itertools.count(1))), steps))

@@ -14,7 +14,7 @@ import math
 import os
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -43,7 +43,7 @@ from framework_compare.protocol import Document, Fields, ImageFiles, TrainConfig
 from framework_compare.records import Run
 
 Array = np.ndarray
-Batches = Sequence[Tuple[Inputs, Array]]
+Batches = Sequence[tuple[Inputs, Array]]
 VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
 # Float32 runs: the first sums in blocks, the others one by one and from images moved by a unit. With the exact one they
 # are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
@@ -62,17 +62,17 @@ class Curves:
 
     model: str
     setting: Fields
-    exact: List[float]
-    yardstick: List[float]
-    losses: Dict[str, List[float]]
-    failures: Dict[str, str]
-    unsupported: Dict[str, str]
+    exact: list[float]
+    yardstick: list[float]
+    losses: dict[str, list[float]]
+    failures: dict[str, str]
+    unsupported: dict[str, str]
 
-    def off(self, framework: str) -> List[float]:
+    def off(self, framework: str) -> list[float]:
         """Distance of each loss from float64's."""
         return [_distance(a, b) for a, b in zip(self.losses[framework], self.exact)]
 
-    def apart(self) -> List[float]:
+    def apart(self) -> list[float]:
         """Distance of the highest from the lowest framework at each step."""
         return [_distance(max(at), min(at)) for at in zip(*self.losses.values())]
 
@@ -99,7 +99,7 @@ def train_curves(
     where: Where = Where(),
     say: Say = lambda message: None,
     **settings: Any,
-) -> List[Curves]:
+) -> list[Curves]:
     """One `Curves` a model; curves that are cached are not trained again.
 
     settings are fields of TrainConfig; execution may be a list. DataError for images that cannot be read.
@@ -127,7 +127,7 @@ def dry_run(
 
 def _checked(
     frameworks: Names, models: Names, steps: int, settings: Document, say: Say
-) -> Tuple[List[str], List[str], List[TrainConfig]]:
+) -> tuple[list[str], list[str], list[TrainConfig]]:
     """Frameworks, models and configs of loss curves; UsageError for what these cannot be asked."""
     check_count("steps", steps)
     names = find_frameworks(frameworks)
@@ -183,7 +183,7 @@ class TrainingBatches(NamedTuple):
 
     dataset: str
     batches: Batches
-    opened_by: Dict[str, str]
+    opened_by: dict[str, str]
 
 
 def of_images(folder: Path, name: str, files: ImageFiles, steps: int, config: TrainConfig) -> TrainingBatches:
@@ -233,7 +233,7 @@ class CurveRun:
         chosen = {name: getattr(self.config, name) for name in names}
         return {"dataset": self.given.dataset, "steps": self.steps, **chosen, **others}
 
-    def exact_and_yardstick(self, graph: Graph, flat: Array) -> Tuple[List[float], List[float]]:
+    def exact_and_yardstick(self, graph: Graph, flat: Array) -> tuple[list[float], list[float]]:
         exact = self._oracle(graph, flat, "float64", 0)
         runs = [self._oracle(graph, flat, "float32", draw) for draw in range(DRAWS)]
         labels = [found for _, found in self.batches]
@@ -250,8 +250,8 @@ class CurveRun:
         return found
 
     def framework_losses(
-        self, framework: str, environment: Union[Environment, Run], graph: Graph, config: TrainConfig
-    ) -> Tuple[str, Union[List[float], str]]:
+        self, framework: str, environment: Environment | Run, graph: Graph, config: TrainConfig
+    ) -> tuple[str, list[float] | str]:
         """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
         if isinstance(environment, Run):
             return "unsupported" if environment.status == "unsupported" else "failures", environment.reason
@@ -262,7 +262,7 @@ class CurveRun:
         if losses is not None:
             return "losses", losses
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
-        tasks: List[Fields] = [
+        tasks: list[Fields] = [
             build_task("build", graph, self.folder / "initial.npy"),
             {"ask": "shared", "steps": self.steps, **self.given.opened_by},
         ]
@@ -300,7 +300,7 @@ def oracle_curve(
 
 def yardstick(
     exact: Document, runs: Sequence[Document], labels: Sequence[Array], task: Task = image_classification(2, 1)
-) -> List[float]:
+) -> list[float]:
     """Return how far float32's rounding may set losses apart at each step, from curves of `oracle_curve`: it adds up.
 
     Any two of the runs count, the exact one included, as any two frameworks are compared.
@@ -338,7 +338,7 @@ def _of_numbers(one: Array, other: Array, target: Array) -> float:
 
 
 # The most that a batch's loss can differ by between two outputs of the network.
-_MOVED: Dict[str, Callable[[Array, Array, Array], float]] = {
+_MOVED: dict[str, Callable[[Array, Array, Array], float]] = {
     "cross_entropy": _of_logits,
     "binary_cross_entropy": _of_logits,
     "token_cross_entropy": _of_tokens,

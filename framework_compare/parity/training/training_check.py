@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -42,10 +42,10 @@ FAINT = {"learning_rate": 1e-8, "momentum": 0.0, "weight_decay": 0.0}  # so that
 LARGE = 0.2  # inputs that tell whether they were dropped: most are
 COMMON = {"batch_size": 4, "image_size": IMAGE_SIZE, "num_classes": CLASSES, "epochs": 3}
 WHEN = "as a cell trains, "
-Batches = List[Tuple[Array, Array]]
+Batches = list[tuple[Array, Array]]
 
 
-def judge(run_tasks: RunTasks, config: TrainConfig) -> List[Level]:
+def judge(run_tasks: RunTasks, config: TrainConfig) -> list[Level]:
     """Levels 3 and 5 of one framework; what fails is its `where`."""
     folder = run_tasks.folder / "training"
     shutil.rmtree(folder, ignore_errors=True)
@@ -72,7 +72,7 @@ def network(dropout: float = 0.0) -> Graph:
     return g.build()
 
 
-def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> tuple[str, float, float]:
     """The worst place of two trainings, its error and that in units of the yardstick."""
     graph = network()
     build = _build(graph, folder, initial_flat(graph, SEED))
@@ -99,7 +99,7 @@ def _train(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str,
     return max(found, key=lambda one: one[2])
 
 
-def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> tuple[str, float, float]:
     """Masks of dropout, read off how a last layer of zeros moves: its logits are none, and so their gradient is known."""
     graph = network(DROPPED)
     flat = initial_flat(graph, SEED)
@@ -115,7 +115,7 @@ def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, 
     said, held = _ask(
         run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)}
     )
-    masks: Dict[str, Tuple[Array, Array]] = {}
+    masks: dict[str, tuple[Array, Array]] = {}
     for step, (images, labels) in enumerate(batches, start=1):
         after = {name: held[f"{name}@{step}"] for name in weights}
         for number, mask in enumerate(_masks(graph, weights, after, images, labels, config.precision), start=1):
@@ -125,7 +125,7 @@ def _drop(run_tasks: RunTasks, config: TrainConfig, folder: Path) -> Tuple[str, 
     return f"dropout of {DROPPED} in {len(batches)} steps", 0.0, 0.0
 
 
-def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
+def _check_unlike(masks: Mapping[str, tuple[Array, Array]]) -> None:
     for (one, (kept, sure)), (other, (also_kept, also_sure)) in itertools.combinations(masks.items(), 2):
         common = sure & also_sure
         if np.array_equal(kept[common], also_kept[common]):
@@ -134,7 +134,7 @@ def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
 
 def _masks(
     graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], images: Array, labels: Array, precision: str
-) -> List[Tuple[Array, Array]]:
+) -> list[tuple[Array, Array]]:
     """Return, per image, which inputs of the last layer a step kept, and which are large enough to tell.
 
     All logits are zero, so row r of the layer moves by -rate / B times the sum over images of (1/CLASSES - [r is its
@@ -149,14 +149,14 @@ def _masks(
 
 def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
     """Return the inputs of dropout, (N, inputs), in float64."""
-    values: Dict[str, Array] = {}
+    values: dict[str, Array] = {}
     inside = {name: np.asarray(array) for name, array in weights.items() if name.startswith("conv")}
     cut = surgery.up_to(graph, "flatten")
     Oracle(cut, inside, np.float64).forward(images, watch=lambda name, value: values.update({name: value}))
     return values["flatten"]
 
 
-def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
+def _mask(left: Array, inputs: Array, precision: str) -> tuple[Array, Array]:
     """Return what was kept of one image's inputs, and which are LARGE; LevelFailed if share or scale are not dropout's."""
     sure = np.abs(inputs) > LARGE
     kept = np.abs(left) > 0.25 * np.abs(inputs)
@@ -178,8 +178,8 @@ def _steps(
     config: TrainConfig,
     source: str,
     settings: Document,
-    given: Sequence[Tuple[Array, Array]] = (),
-) -> Tuple[str, float, float]:
+    given: Sequence[tuple[Array, Array]] = (),
+) -> tuple[str, float, float]:
     """One training, gone over; nothing of it where the framework has no such pipeline here."""
     said, held = _ask(run_tasks, tasks, source.replace(" ", "-"), settings)
     if said.get("error", "").startswith("Unsupported: "):
@@ -220,7 +220,7 @@ def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Seq
 
 def _ask(
     run_tasks: RunTasks, tasks: Sequence[Fields], name: str, settings: Document
-) -> Tuple[Document, Mapping[str, Array]]:
+) -> tuple[Document, Mapping[str, Array]]:
     run, said, folder = run_tasks(tasks, f"training-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
         if answer not in said:

@@ -1,7 +1,7 @@
 """Elementwise ops: functions of one and of two, and the masks of dropout."""
 
 import math
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, O
 ERF = np.frompyfunc(math.erf, 1, 1)
 
 
-def unary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def unary(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     (x,), (value, slope) = inputs, UNARY[node.op]
     y = np.asarray(value(x, node.attrs), x.dtype)
     return y, lambda dy: ((dy * np.asarray(slope(x, y, node.attrs), x.dtype),), {})
 
 
-def binary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def binary(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     (x, y), (value, slopes) = inputs, BINARY[node.op]
 
     def backward(dz: Array) -> Gradients:
@@ -27,7 +27,7 @@ def binary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return np.asarray(value(x, y), np.result_type(x, y)), backward
 
 
-def _larger(x: Array, y: Array) -> Tuple[Array, Array]:
+def _larger(x: Array, y: Array) -> tuple[Array, Array]:
     """Half to each of two equal numbers, as torch has it."""
     half = x.dtype.type(0.5)
     return (x > y) + half * (x == y), (y > x) + half * (x == y)
@@ -39,7 +39,7 @@ def logistic(x: Array) -> Array:
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
-def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def gelu(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Hendrycks and Gimpel 2016: x P(x), P the normal distribution function, or its approximation by a tanh."""
     (x,), root = inputs, math.sqrt(2 / math.pi)
     if node.attrs["approximate"] == "tanh":
@@ -52,7 +52,7 @@ def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     return x * share, lambda dy: ((dy * (share + x * density),), {})
 
 
-def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def dropout(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Apply dropout; the mask of a StochasticDepth has one number per sample."""
     (x,), keep = inputs, 1 - node.attrs["p"]
     if not mode.training or mode.dropout is None:
@@ -63,7 +63,7 @@ def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
 
 
 # By op: y of x and attributes; its slope by x, y and attributes.
-UNARY: Dict[str, Tuple[Callable[..., Array], Callable[..., Array]]] = {
+UNARY: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
     "ReLU": (lambda x, a: np.maximum(x, 0), lambda x, y, a: x > 0),
     "ReLU6": (lambda x, a: np.clip(x, 0, 6), lambda x, y, a: (x > 0) & (x < 6)),
     "Tanh": (lambda x, a: np.tanh(x), lambda x, y, a: 1 - y * y),
@@ -88,7 +88,7 @@ UNARY: Dict[str, Tuple[Callable[..., Array], Callable[..., Array]]] = {
     "Detach": (lambda x, a: x, lambda x, y, a: 0 * x),
 }
 # By op: the value, and the slopes by both.
-BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array], Tuple[Any, Any]]]] = {
+BINARY: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Array, Array], tuple[Any, Any]]]] = {
     "Add": (lambda x, y: x + y, lambda x, y: (1.0, 1.0)),
     "Sub": (lambda x, y: x - y, lambda x, y: (1.0, -1.0)),
     "Mul": (lambda x, y: x * y, lambda x, y: (y, x)),
@@ -101,7 +101,7 @@ BINARY: Dict[str, Tuple[Callable[[Array, Array], Array], Callable[[Array, Array]
 }
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     **dict.fromkeys(UNARY, unary),
     **dict.fromkeys(BINARY, binary),
     **dict.fromkeys(("Dropout", "StochasticDepth"), dropout),

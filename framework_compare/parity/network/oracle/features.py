@@ -1,6 +1,6 @@
 """Ops on the features of a vector, of each step or of each place, and their normalisation."""
 
-from typing import Callable, Dict, Tuple
+from typing import Callable
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def features_first(x: Array) -> Array:
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
-def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def linear(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Multiply the features; an Unembedding's matrix has the rows of an embedding."""
     x, matrix = features_last(inputs[0]), weights["weight"]
     y = x @ matrix.T
@@ -35,7 +35,7 @@ def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return features_first(y), backward
 
 
-def norm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def norm(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """LayerNorm or RMSNorm of the features."""
     normal, back = normalised(features_last(inputs[0]), node.attrs["eps"], centred=node.op == "LayerNorm")
     y = normal * weights["weight"]
@@ -52,7 +52,7 @@ def norm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     return features_first(y), backward
 
 
-def normalised(x: Array, eps: float, centred: bool = True) -> Tuple[Array, Callable[[Array], Array]]:
+def normalised(x: Array, eps: float, centred: bool = True) -> tuple[Array, Callable[[Array], Array]]:
     """The last axis with the mean square 1, and the mean 0 if `centred`; what takes its gradient to that of x."""
 
     def mean(value: Array) -> Array:
@@ -69,7 +69,7 @@ def normalised(x: Array, eps: float, centred: bool = True) -> Tuple[Array, Calla
     return normal, back
 
 
-def groupnorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def groupnorm(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Wu and He 2018: of each sample's channels in groups, with the biased variance."""
     (x,), a = inputs, node.attrs
     grouped, back = normalised(x.reshape(len(x), a["groups"], -1), a["eps"])
@@ -99,7 +99,7 @@ def groupnorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     return y, backward_by_sums if mode.plain_sums else backward
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     **dict.fromkeys(("Linear", "Unembedding"), linear),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), norm),
     "GroupNorm": groupnorm,

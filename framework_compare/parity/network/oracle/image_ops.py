@@ -1,7 +1,7 @@
 """Ops on images: convolution, BatchNorm, pooling, and a quantum circuit on each patch."""
 
 import math
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def columns(x: Array, window: Window) -> Array:
     return windows.reshape(len(x), windows.shape[1] * windows.shape[2], -1)
 
 
-def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
+def fold(cols: Array, size: tuple[int, int], window: Window) -> Array:
     """The adjoint of `columns`: each pixel gets the sum of all windows it was in."""
     channels, (height, width) = len(cols), size
     if window == ONE_PIXEL:
@@ -37,7 +37,7 @@ def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
     return out[:, top : top + height, left : left + width]
 
 
-def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tuple[Any, ...]]]:
+def places(window: Window, size: Sequence[int]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
     """Yield each place (i, j) of the window with the padded image's pixels that it meets, one per window."""
     (rows, across), (down, right) = window.output(size), window.stride
     for i in range(window.kernel[0]):
@@ -46,7 +46,7 @@ def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Tupl
             yield i, j, (..., slice(first, first + down * rows, down), slice(left, left + right * across, right))
 
 
-def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def conv2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Cross-correlation with groups, one image at a time, so that the columns of one fit in memory."""
     (x,), a, groups = inputs, node.attrs, node.attrs["groups"]
     window = Window.of(a)
@@ -84,7 +84,7 @@ def _plain_products(dout: Array, cols: Array) -> Array:
     return np.stack(sums, axis=1)
 
 
-def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def batchnorm2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Ioffe and Szegedy 2015: biased variance normalises, the unbiased one is kept, as in torch."""
     (x,), a = inputs, node.attrs
     count = mode.count(x)
@@ -115,7 +115,7 @@ def _by_channel(vector: Array) -> Array:
     return vector[:, None, None]
 
 
-def maxpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def maxpool2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """The gradient goes to the first largest of a window; ties of zeros behind a ReLU do not matter."""
     (x,), window = inputs, Window.of(node.attrs)
     (top, bottom), (left, right) = window.all_pads(x.shape[2:])
@@ -136,7 +136,7 @@ def maxpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     return y, backward
 
 
-def avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def avgpool2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Each window's sum over its area, or where padding does not count over the pixels of the image in it."""
     (x,), window, pads = inputs, Window.of(node.attrs), node.attrs["count_include_pad"]
     size = window.output(x.shape[2:])
@@ -160,7 +160,7 @@ def _window_lengths(window: Window, axis: int, pixels: int, count: int, with_pad
     return ends - np.maximum(starts, -before)
 
 
-def adaptive_avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def adaptive_avgpool2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Cell i averages rows floor(i S / out) to ceil((i + 1) S / out), as torch defines it."""
     (x,), output = inputs, adaptive_size(node.attrs)
     rows, across = (averaging_matrix(*sizes).astype(x.dtype) for sizes in zip(x.shape[2:], output))
@@ -176,7 +176,7 @@ def averaging_matrix(size: int, output: int) -> Array:
     return matrix
 
 
-def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def global_avgpool(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Over the places of an image, the steps of a sequence."""
     (x,) = inputs
     axes = (2, 3) if x.ndim == 4 else (1,)
@@ -184,7 +184,7 @@ def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode
     return x.mean(axis=axes), lambda dy: ((np.broadcast_to(np.expand_dims(dy / count, axes), x.shape),), {})
 
 
-def quanv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def quanv2d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """The circuit's expectations of Z on each patch p: z = S (y y), y = U kron_q [cos(pi p_q / 2), sin(pi p_q / 2)].
 
     The gradient of an angle follows from its gate, cos(t / 2) I + sin(t / 2) K, whose derivative is as simple.
@@ -229,7 +229,7 @@ def _kron(factors: Array) -> Array:
 def _angle_gradients(gates: Sequence[circuit.Gate], angles: Array, dmatrix: Array) -> Array:
     """Gradient by each rotation's angle, from that by the circuit's (32, 16) matrix."""
     steps, constants = circuit.matrices(gates, angles), circuit.gate_constants(gates)
-    gradients: List[float] = []
+    gradients: list[float] = []
     for place, (turns, constant) in enumerate(constants):
         if turns:
             half = float(angles[len(gradients)]) / 2
@@ -241,7 +241,7 @@ def _angle_gradients(gates: Sequence[circuit.Gate], angles: Array, dmatrix: Arra
     return np.array(gradients, dmatrix.dtype)
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     "Conv2d": conv2d,
     "BatchNorm2d": batchnorm2d,
     "MaxPool2d": maxpool2d,

@@ -1,6 +1,6 @@
 """Losses of a batch and their gradients by the network's outputs."""
 
-from typing import Callable, Dict, Tuple
+from typing import Callable
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from framework_compare.parity.network.oracle.elementwise import logistic
 from framework_compare.parity.network.oracle.op import Array
 
 
-def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Tuple[float, Array]:
+def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> tuple[float, Array]:
     """Mean over the batch of -log softmax at the label, and its gradient by the logits."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     powers = np.exp(shifted)
@@ -23,7 +23,7 @@ def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Tuple
     return loss, gradient / logits.dtype.type(len(labels))
 
 
-def token_cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Tuple[float, Array]:
+def token_cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> tuple[float, Array]:
     """cross_entropy over all tokens of the batch that count, those with a label other than -1; 0 where none does."""
     counts, gradient = labels != -1, np.zeros_like(logits)
     if not counts.any():
@@ -32,20 +32,20 @@ def token_cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) ->
     return loss, gradient
 
 
-def mse(outputs: Array, target: Array) -> Tuple[float, Array]:
+def mse(outputs: Array, target: Array) -> tuple[float, Array]:
     """Mean over all elements of the squared difference, not half of it."""
     difference = _same_shape(outputs, target)
     return (difference**2).mean(), 2 * difference / outputs.dtype.type(outputs.size)
 
 
-def binary_cross_entropy(logits: Array, target: Array) -> Tuple[float, Array]:
+def binary_cross_entropy(logits: Array, target: Array) -> tuple[float, Array]:
     """Mean over all elements of -log of the logistic function's share for the target, 0 or 1."""
     _same_shape(logits, target)
     losses = np.maximum(logits, 0) - logits * target + np.log1p(np.exp(-np.abs(logits)))
     return losses.mean(), (logistic(logits) - target) / logits.dtype.type(logits.size)
 
 
-def mean_output(outputs: Array, target: Array) -> Tuple[float, Array]:
+def mean_output(outputs: Array, target: Array) -> tuple[float, Array]:
     """Mean over all elements of what the network gives: it computes the losses itself."""
     return outputs.mean(), np.full_like(outputs, 1 / outputs.size)
 
@@ -58,7 +58,7 @@ def _same_shape(outputs: Array, target: Array) -> Array:
 
 
 # From outputs and target to the loss of the batch and its gradient by the outputs.
-LOSSES: Dict[str, Callable[..., Tuple[float, Array]]] = {
+LOSSES: dict[str, Callable[..., tuple[float, Array]]] = {
     "cross_entropy": cross_entropy,
     "token_cross_entropy": token_cross_entropy,
     "smoothed cross_entropy": cross_entropy,

@@ -1,6 +1,6 @@
 """Ops that compute nothing: they move, repeat or choose numbers, and their gradients go back the way the numbers came."""
 
-from typing import Callable, Dict, Tuple
+from typing import Callable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from framework_compare.protocol import Document
 Attrs = Document
 
 
-def move(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def move(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     (x,), moved = inputs, MOVES[node.op]
 
     def backward(dy: Array) -> Gradients:
@@ -24,7 +24,7 @@ def move(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     return moved(x, node.attrs), backward
 
 
-def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def pad(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Pad an image's rows and columns, or any axes."""
     (x,), a = inputs, node.attrs
     if node.op == "Pad":
@@ -37,7 +37,7 @@ def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
     return padded, lambda dy: ((dy[inner],), {})
 
 
-def looked_up(table: Array, index: Array) -> Tuple[Array, Callable[[Array], Array]]:
+def looked_up(table: Array, index: Array) -> tuple[Array, Callable[[Array], Array]]:
     """Rows of a table; what takes their gradient to that of the table: the sum over its occurrences, zero without one."""
 
     def back(dy: Array) -> Array:
@@ -48,26 +48,26 @@ def looked_up(table: Array, index: Array) -> Tuple[Array, Callable[[Array], Arra
     return table[index], back
 
 
-def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def embedding(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Rows of the weight by token; nothing is moved by moving a token."""
     (tokens,) = inputs
     y, back = looked_up(weights["weight"], tokens)
     return y, lambda dy: ((np.zeros(tokens.shape, y.dtype),), {"weight": back(dy)})
 
 
-def gather(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def gather(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Rows of an input by the numbers in another."""
     table, index = inputs[0][0], inputs[1].astype(np.int64)
     y, back = looked_up(table, index)
     return y, lambda dy: ((back(dy)[None], np.zeros(index.shape, dy.dtype)), {})
 
 
-def expand(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def expand(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     (x,) = inputs
     return np.broadcast_to(x, (len(x), *node.attrs["shape"])), lambda dy: ((summed_to(dy, x.shape),), {})
 
 
-def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def maxout(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """The largest of each group of neighbours; equals share the gradient."""
     (x,) = inputs
     groups = x.reshape(*x.shape[:-1], -1, node.attrs["pieces"])
@@ -77,7 +77,7 @@ def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return y, lambda dy: (((dy[..., None] * share).reshape(x.shape),), {})
 
 
-def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def concat(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Concatenate features, or along the node's axis; an array without a batch is repeated."""
     axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
     ends = np.cumsum([x.shape[axis] for x in inputs])[:-1]
@@ -112,7 +112,7 @@ def _slice(x: Array, a: Attrs) -> Array:
     return x[(slice(None),) * (a["axis"] + 1) + (slice(a["start"], a["end"], a.get("step", 1)),)]
 
 
-MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
+MOVES: dict[str, Callable[[Array, Attrs], Array]] = {
     "Flatten": lambda x, a: x.reshape(len(x), -1),
     "Tokens": lambda x, a: x.reshape(*x.shape[:2], -1).swapaxes(1, 2),
     "ChannelShuffle": lambda x, a: x.reshape(len(x), a["groups"], -1, *x.shape[2:]).swapaxes(1, 2).reshape(x.shape),
@@ -128,7 +128,7 @@ MOVES: Dict[str, Callable[[Array, Attrs], Array]] = {
     "Select": lambda x, a: x[:, a["index"]],
     "Take": lambda x, a: x.take(a["index"], axis=1 + a["axis"]),
 }
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     **dict.fromkeys(MOVES, move),
     **dict.fromkeys(("Pad", "PadAxes"), pad),
     "Embedding": embedding,

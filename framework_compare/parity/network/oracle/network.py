@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -13,7 +13,7 @@ from framework_compare.parity.network.oracle.losses import LOSSES
 from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode, Op
 from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots, clipped
 
-OPS: Dict[str, Op] = {}
+OPS: dict[str, Op] = {}
 for _module in (elementwise, features, image_ops, moves, primitives, sequences):
     OPS.update(_module.OPS)
 
@@ -44,9 +44,9 @@ class Oracle:
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
         self.steps = 0  # updates so far
-        self._waiting: List[Mapping[str, Array]] = []  # gradients of batches that have made no update yet
-        self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
-        self.biased: Dict[
+        self._waiting: list[Mapping[str, Array]] = []  # gradients of batches that have made no update yet
+        self.slots: dict[str, Slots] = {}  # the optimiser's state, by parameter
+        self.biased: dict[
             str, Array
         ] = {}  # running variances, were the batches' own divided by their counts, not by one less
 
@@ -55,9 +55,9 @@ class Oracle:
         images: Inputs,
         *,
         training: bool = False,
-        dropout: Optional[np.random.Generator] = None,
+        dropout: np.random.Generator | None = None,
         watch: Callable[[str, Array], None] = lambda name, value: None,
-        copies: Optional[Array] = None,
+        copies: Array | None = None,
     ) -> Array:
         """The network's output (N, ...); `watch` is shown every node's. Nothing is changed.
 
@@ -68,7 +68,7 @@ class Oracle:
         mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
 
-    def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
+    def batch_statistics(self, images: Inputs) -> dict[str, Array]:
         """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
         mode = Mode(training=True, dtype=self.dtype)
         self._pass(images, mode, None, lambda name, value: None)
@@ -83,9 +83,9 @@ class Oracle:
         images: Inputs,
         labels: Array,
         *,
-        dropout: Optional[np.random.Generator] = None,
-        copies: Optional[Array] = None,
-    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
+        dropout: np.random.Generator | None = None,
+        copies: Array | None = None,
+    ) -> tuple[float, Array, dict[str, Array], dict[str, Array]]:
         """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics.
 
         copies: as `forward` takes them.
@@ -97,16 +97,16 @@ class Oracle:
         means = {name: sum(each[name] for each in gradients) / self.dtype.type(self.replicas) for name in gradients[0]}
         return sum(losses) / self.replicas, np.concatenate(outputs), means, statistics[0]
 
-    def _parts(self, images: Inputs) -> List[Inputs]:
+    def _parts(self, images: Inputs) -> list[Inputs]:
         """Return what each replica gets of a batch."""
         if isinstance(images, tuple):
             return list(zip(*(np.split(array, self.replicas) for array in images)))
         return list(np.split(images, self.replicas))
 
     def _part_gradients(
-        self, images: Inputs, labels: Array, dropout: Optional[np.random.Generator], copies: Optional[Array]
-    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
-        tape: List[Tuple[Node, Backward]] = []
+        self, images: Inputs, labels: Array, dropout: np.random.Generator | None, copies: Array | None
+    ) -> tuple[float, Array, dict[str, Array], dict[str, Array]]:
+        tape: list[tuple[Node, Backward]] = []
         mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies, dtype=self.dtype)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         samples = np.arange(len(logits)) if copies is None else copies
@@ -122,13 +122,13 @@ class Oracle:
         images: Inputs,
         labels: Array,
         *,
-        optimizer: Optional[Optimizer] = None,
+        optimizer: Optimizer | None = None,
         learning_rate: float = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        dropout: Optional[np.random.Generator] = None,
-        copies: Optional[Array] = None,
-    ) -> Tuple[float, Array, Dict[str, Array]]:
+        dropout: np.random.Generator | None = None,
+        copies: Array | None = None,
+    ) -> tuple[float, Array, dict[str, Array]]:
         """One step of an optimiser, by default SGD of the rates given; returns loss, output and gradients before it."""
         if optimizer is None:
             optimizer = Optimizer("sgd", learning_rate, {"momentum": momentum, "weight_decay": weight_decay})
@@ -173,7 +173,7 @@ class Oracle:
         self,
         images: Inputs,
         mode: Mode,
-        tape: Optional[List[Tuple[Node, Backward]]],
+        tape: list[tuple[Node, Backward]] | None,
         watch: Callable[[str, Array], None],
     ) -> Array:
         backward_nodes, frozen_mode = self.graph.backward_nodes(), dataclasses.replace(mode, training=False)
@@ -193,13 +193,13 @@ class Oracle:
         return evaluate(self.graph, apply, tuple(map(np.asarray, arrays, kinds)))
 
 
-def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
+def _backward(tape: list[tuple[Node, Backward]], waiting: dict[str, Array], rounding: Any) -> dict[str, Array]:
     """Gradients by parameter name, from those of the outputs in `waiting`; the tape is used up."""
 
     def add(first: Array, second: Array) -> Array:
         return rounding.gradient(first + second) if rounding else first + second
 
-    gradients: Dict[str, Array] = {}
+    gradients: dict[str, Array] = {}
     names = {node.name for node, _ in tape}
     while tape:
         node, backward = tape.pop()

@@ -6,7 +6,7 @@ weights as in `torch.nn`.
 
 import dataclasses
 import math
-from typing import Callable, Dict, Mapping, Optional, Tuple, Union
+from typing import Callable, Mapping, Union
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,11 +15,11 @@ from framework_compare.graph import Node
 
 Array = np.ndarray
 Weights = Mapping[str, Array]  # of one node, by the last part of their names
-Gradients = Tuple[Tuple[Array, ...], Dict[str, Array]]  # of the inputs, of the node's parameters
+Gradients = tuple[tuple[Array, ...], dict[str, Array]]  # of the inputs, of the node's parameters
 Backward = Callable[[Array], Gradients]
-Result = Tuple[Array, Backward]
-Inputs = Union[Array, Tuple[Array, ...]]  # of a batch: the only input, or several in the task's order
-Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
+Result = tuple[Array, Backward]
+Inputs = Union[Array, tuple[Array, ...]]  # of a batch: the only input, or several in the task's order
+Op = Callable[[Node, Weights, tuple[Array, ...], "Mode"], Result]
 
 
 @dataclasses.dataclass
@@ -34,18 +34,18 @@ class Mode:
 
     training: bool
     plain_sums: bool = False
-    statistics: Dict[str, Array] = dataclasses.field(default_factory=dict)
-    dropout: Optional[np.random.Generator] = None  # None: dropout is off
+    statistics: dict[str, Array] = dataclasses.field(default_factory=dict)
+    dropout: np.random.Generator | None = None  # None: dropout is off
     operand: Callable[[Array], Array] = lambda x: x
     operand_gradient: Callable[[Array], Array] = lambda x: x
-    copies: Optional[Array] = None
+    copies: Array | None = None
     dtype: DTypeLike = np.float64  # of the pass
 
     def count(self, x: Array) -> int:
         """Values of a channel in the batch."""
         return (len(x) if self.copies is None else len(self.copies)) * math.prod(x.shape[2:])
 
-    def shares(self, x: Array) -> Union[float, Array]:
+    def shares(self, x: Array) -> float | Array:
         """Return what each value of a channel counts in a mean over the batch; (N, 1, 1, 1) where samples differ in it."""
         if self.copies is None:
             return 1 / self.count(x)
@@ -72,7 +72,7 @@ def rows(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def summed_to(gradient: Array, shape: Tuple[int, ...]) -> Array:
+def summed_to(gradient: Array, shape: tuple[int, ...]) -> Array:
     """The sum over the axes along which an array of that shape was repeated."""
     axes = tuple(axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis])
     return gradient.sum(axis=axes, keepdims=True) if axes else gradient

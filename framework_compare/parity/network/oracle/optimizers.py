@@ -1,13 +1,13 @@
 """Optimisers: one step of one parameter, in place. The formulas are those of `graph.optimizer`."""
 
-from typing import Callable, Dict, Mapping, Tuple
+from typing import Callable, Mapping
 
 import numpy as np
 
 from framework_compare.graph.optimizer import DECAYED
 from framework_compare.parity.network.oracle.op import Array
 
-Slots = Dict[str, Array]  # an optimiser's state of one parameter
+Slots = dict[str, Array]  # an optimiser's state of one parameter
 Settings = Mapping[str, float]  # an optimiser's options and its "rate"; arrays keep their precision beside them
 
 
@@ -52,13 +52,13 @@ def nadam_momentum(step: int, settings: Settings) -> float:
     return settings["beta1"] * (1 - 0.5 * 0.96 ** (step * settings["psi"]))
 
 
-def clipped(gradients: Mapping[str, Array], most: float) -> Dict[str, Array]:
+def clipped(gradients: Mapping[str, Array], most: float) -> dict[str, Array]:
     """All of them, scaled so that their norm is `most` where it was more."""
     norm = float(np.sqrt(sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())))
     return {name: gradient * gradient.dtype.type(min(1.0, most / norm)) for name, gradient in gradients.items()}
 
 
-def _moments(gradient: Array, slots: Slots, settings: Settings) -> Tuple[Array, Array]:
+def _moments(gradient: Array, slots: Slots, settings: Settings) -> tuple[Array, Array]:
     """Moving averages of the gradient and of its square, taken a step on."""
     mean, square = (slots.setdefault(name, np.zeros_like(gradient)) for name in ("m", "v"))
     mean += (1 - settings["beta1"]) * (gradient - mean)
@@ -67,7 +67,7 @@ def _moments(gradient: Array, slots: Slots, settings: Settings) -> Tuple[Array, 
 
 
 # One step of one parameter, in place; the formulas are those of `graph.optimizer`, steps count from 1.
-OPTIMIZERS: Dict[str, Callable[[Array, Array, Slots, int, Settings], None]] = {
+OPTIMIZERS: dict[str, Callable[[Array, Array, Slots, int, Settings], None]] = {
     "sgd": sgd,
     "adam": adam,
     "rmsprop": rmsprop,

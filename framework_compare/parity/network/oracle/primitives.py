@@ -1,7 +1,5 @@
 """Primitives on values of any rank; axes in attributes leave the batch out."""
 
-from typing import Dict, Tuple
-
 import numpy as np
 
 from framework_compare.graph import Node
@@ -10,7 +8,7 @@ from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import image_ops
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, summed_to
 
-Inputs = Tuple[Array, ...]
+Inputs = tuple[Array, ...]
 
 
 def constant(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
@@ -115,7 +113,7 @@ def conv_transpose(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> 
     return whole[..., top : top + out[0], left : left + out[1]].reshape(len(x), -1, *out), backward
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax"), reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
     "Cast": cast,

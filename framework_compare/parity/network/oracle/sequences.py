@@ -1,7 +1,5 @@
 """Ops on sequences: recurrent layers, attention, its positions, and convolution along the steps."""
 
-from typing import Dict, Tuple
-
 import numpy as np
 
 from framework_compare.graph import Node
@@ -11,7 +9,7 @@ from framework_compare.parity.network.oracle.moves import looked_up
 from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Op, Result, Weights, rows, summed_to
 
 
-def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def attention(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Vaswani et al. 2017: softmax(s q k' + b) v in each head, of (N, ..., steps, features)."""
     a, heads, bias = node.attrs, node.attrs["heads"], inputs[-1] if node.attrs.get("bias") else None
     operands = inputs[:-1] if bias is not None else inputs
@@ -63,13 +61,13 @@ def _merged(x: Array) -> Array:
     return x.reshape(*x.shape[:-2], -1)
 
 
-def relative_bias(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def relative_bias(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Liu et al. 2021: a row of the table for each distance of two places."""
     y, back = looked_up(weights["weight"], relative_index(node.attrs["window"]))
     return y.transpose(2, 0, 1)[None], lambda dy: ((), {"weight": back(dy[0].transpose(1, 2, 0))})
 
 
-def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def rotary(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Su et al. 2021, half-split: pairs (i, i + width / 2) of each head turn by step / theta^(2i / width)."""
     (x,), heads, theta = inputs, node.attrs["heads"], node.attrs["theta"]
     half = x.shape[2] // heads // 2
@@ -83,7 +81,7 @@ def rotary(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return turned(x, sin), lambda dy: ((turned(dy, -sin),), {})
 
 
-def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def lstm(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000: rows of the weights i, f, g, o.
 
     z = x W_ih' + h W_hh' + b; c = s(f) c + s(i) tanh(g); h = s(o) tanh(c); from zero states. b is one bias, or the sum of two.
@@ -122,7 +120,7 @@ def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     return np.stack(states[1:], axis=1), backward
 
 
-def gru(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def gru(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Cho et al. 2014 as cuDNN computes it, the reset gate after the product: rows of the weights r, z, n.
 
     r, z = s(x W_i' + b_i + h W_h' + b_h); n = tanh(x W_in' + b_in + r (h W_hn' + b_hn)); h = (1 - z) n + z h.
@@ -163,7 +161,7 @@ def gru(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
     return np.stack(states[1:], axis=1), backward
 
 
-def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+def conv1d(node: Node, weights: Weights, inputs: tuple[Array, ...], mode: Mode) -> Result:
     """Cross-correlation along the steps; the weight is (out, in, kernel)."""
     (x,), a = inputs, node.attrs
     kernel, pad = a["kernel"], a["padding"]
@@ -189,7 +187,7 @@ def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return y, backward
 
 
-OPS: Dict[str, Op] = {
+OPS: dict[str, Op] = {
     "Attention": attention,
     "RelativeBias": relative_bias,
     "Rotary": rotary,

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from stored_study import selected
 
 from framework_compare import Comparison, compare, registry
+from framework_compare.datasets import diabetes
 from framework_compare.errors import UsageError
 from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
@@ -221,6 +223,48 @@ def test_data_sets_and_settings_go_to_the_models_that_have_a_use_for_them(plan):
     assert (rows.config.image_size, rows.config.epochs) == (0, 2)
     with pytest.raises(UsageError, match="image_size is 32; diabetes_ann does not use it"):
         plan(models=["diabetes_ann", "lstm_ibm"], image_size=32)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file as `diabetes` has it."""
+    header = [*diabetes.COLUMNS, diabetes.OUTCOME]
+    lines = [",".join(str(n * k % 17 + 1) for k in range(2, 10)) + f",{n % 2}" for n in range(1, 31)]
+    (tmp_path / "people").mkdir()
+    (tmp_path / "people" / "pima.csv").write_text("\n".join([",".join(header), *lines]) + "\n")
+    return tmp_path / "people" / "pima.csv"
+
+
+def test_a_path_goes_to_the_models_of_images_or_to_those_of_arrays(plan, images, rows):
+    for first, second in (
+        ("fire-smoke-tiny", rows),
+        (images, "diabetes"),
+        (images, str(rows)),
+        (images, rows.parent),
+    ):
+        names = [Path(first).stem, Path(second).stem]
+        for given in ([first, second], [second, first]):
+            assert [(cell.model, cell.dataset) for cell in plan(given).cells] == list(
+                zip(("linear", "diabetes_ann"), names)
+            )
+
+
+def test_folders_of_images_go_also_to_the_workloads_that_read_them(plan, images, rows, tmp_path):
+    for split in ("train", "valid"):
+        shutil.copytree(images, tmp_path / "leaves" / split)
+    cells = plan([tmp_path / "leaves", rows], models=["guava_cnn", "diabetes_ann"]).cells
+    assert [(one.model, one.dataset) for one in cells] == [("guava_cnn", "leaves"), ("diabetes_ann", "pima")]
+
+
+def test_a_path_that_suits_no_model_or_leaves_one_without_data_is_told(plan, images, rows):
+    for dataset, models, said in (
+        (images, ["linear", "diabetes_ann"], f"{images!r} is not for diabetes_ann; allowed: diabetes, or the path of"),
+        (rows, ["linear", "diabetes_ann"], f"{rows!r} is not for linear; allowed: fire-smoke-small, or the path of"),
+        ([images, rows], ["linear"], f"data set {str(rows)!r} is a file; a folder with one folder of images per class"),
+        ([images, rows], ["diabetes_ann"], f"folder {str(images)!r}: the table must be one file like *.csv"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            plan(dataset, models)
 
 
 def test_no_model_and_no_data_set_is_left_out_in_silence(plan):

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from stored_study import selected
 
-from framework_compare import Comparison, compare, registry
+from framework_compare import Comparison, compare, dry_run, ladder, largest_batch, registry, stability_sweep
+from framework_compare.api import compare_file
 from framework_compare.datasets import diabetes
 from framework_compare.errors import UsageError
 from framework_compare.plan import planning
@@ -78,7 +79,10 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, images, own_cache, 
         (dict(dataset="fire-smoke-huge"), "'fire-smoke-huge' .did you mean 'fire-smoke-big'..; allowed: "),
         (dict(batch_size=[]), "batch_size is an empty list"),
         (dict(epochs=1.5), "epochs is 1.5"),
-        (dict(speed="high"), "unknown setting 'speed'"),
+        (
+            dict(speed="high"),
+            "unknown option 'speed' .did you mean 'seed'..; allowed: frameworks, models, device, dataset, out, retry, extend",
+        ),
         (dict(limit=0), "limit is 0"),
         (dict(classes=["fire", "flood"]), "flood"),
         (dict(timeout_s=0), "timeout_s is 0"),
@@ -97,6 +101,37 @@ def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny
         compare(out=tmp_path / "study", **request)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "study").exists()
+
+
+CALLS = {
+    compare: {"extnd": "extend", "repeat": "repeats", "dataste": "dataset", "rung": "rungs"},
+    dry_run: {"limt": "limit", "bugdet": "budget", "batchsize": "batch_size"},
+    largest_batch: {"btch_sizes": "batch_sizes", "timeout": "timeout_s"},
+    stability_sweep.dry_run: {"serach": "search", "epoch": "epochs"},
+    ladder: {"one_at_time": "one_at_a_time", "weight": "weights"},
+}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.__module__}.{call.__name__}")
+def test_an_unknown_option_is_told_with_the_nearest_that_the_call_takes(call):
+    for name, meant in CALLS[call].items():
+        with pytest.raises(UsageError) as error:
+            call("torch", "alexnet", **{name: 1})
+        said, _, allowed = str(error.value).partition("; allowed: ")
+        assert said == f"unknown option {name!r} (did you mean {meant!r}?)"
+        assert {"limit", "budget", "dataset", "accumulation", meant} <= set(allowed.split(", "))
+
+
+def test_an_option_of_another_call_is_unknown():
+    with pytest.raises(
+        UsageError, match="unknown option 'out'; allowed: frameworks, models, device, dataset, executor"
+    ):
+        dry_run("torch", "alexnet", out="study")
+
+
+def test_an_unknown_option_beside_a_file_is_told_before_the_file_is_read(tmp_path):
+    with pytest.raises(UsageError, match="unknown option 'model' .did you mean 'models'..; allowed: path, out, retry"):
+        compare_file(tmp_path / "study.toml", model="alexnet")
 
 
 def test_a_framework_that_cannot_be_installed_is_a_row(tiny, images, own_cache, tmp_path, monkeypatch):

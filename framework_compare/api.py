@@ -35,7 +35,7 @@ from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.parts import absorb as absorb_parts
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.request import Request
+from framework_compare.study.request import COMPETITORS, Request, check_keywords
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
 from framework_compare.study.run_options import RunOptions, as_planned, check_flag
 from framework_compare.study.strategies import Budget, Product, Strategy
@@ -78,6 +78,7 @@ def compare(
     The result contains every cell, also those that did not work, with their status and reason. Only an invalid
     request raises an error (UsageError), and then nothing has been written.
     """
+    check_keywords(compare, options)
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
 
@@ -93,6 +94,7 @@ def dry_run(
     **options: Unpack[CompareOptions],
 ) -> Forecast:
     """Return a forecast for `compare`: cells, runs, minutes, gigabytes. Nothing is started or written."""
+    check_keywords(dry_run, options)
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     return prepare(request, watcher or default_watcher(), executor).forecast()
 
@@ -111,6 +113,7 @@ def compare_file(
 
     Raises UsageError for a file that is not TOML, and for an unknown key.
     """
+    check_keywords(compare_file, more, COMPETITORS)
     request = Request.of(**study_toml.read(path, more))
     return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
 
@@ -134,6 +137,7 @@ def ladder(
     one_at_a_time: each rung changes only the base.
     options: as for `compare`. A rung that a framework does not support gets a row with the reason.
     """
+    check_keywords(ladder, options)
     given: Fields = {**options}
     if isinstance(model, str) and model in LADDERS:
         published = LADDERS[model]

@@ -131,30 +131,27 @@ _D = "framework_compare.datasets."
 
 @dataclasses.dataclass(frozen=True)
 class DataSource:
-    """A data set: "module:function" that makes it.
-
-    A folder of images: the function takes a progress callback or None and returns the folder. arrays: it takes a path
-    or None, for which it generates a stand-in, and **options, and returns an ArrayData.
-    """
+    """A data set: "module:function" that makes it, as `register_dataset` describes it."""
 
     make: str
     arrays: bool = False
+    class_folders: bool = False
 
 
 DATASETS: dict[str, DataSource] = {
     "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
     "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
     "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
-    "cifar10": DataSource(_D + "image_arrays:cifar10", arrays=True),
+    "cifar10": DataSource(_D + "image_arrays:cifar10", arrays=True, class_folders=True),
     "diabetes": DataSource(_D + "diabetes:diabetes", arrays=True),
     "diabetes-folds": DataSource(_D + "diabetes:diabetes_folds", arrays=True),
     "google-prices": DataSource(_D + "prices:google", arrays=True),
-    "guava": DataSource(_D + "image_arrays:guava", arrays=True),
+    "guava": DataSource(_D + "image_arrays:guava", arrays=True, class_folders=True),
     "ibm-prices": DataSource(_D + "prices:ibm", arrays=True),
     "mnist": DataSource(_D + "mnist:mnist", arrays=True),
     "prices": DataSource(_D + "prices:prices", arrays=True),
     "text-bytes": DataSource(_D + "text_windows:text_bytes", arrays=True),
-    "tiny-imagenet": DataSource(_D + "image_arrays:tiny_imagenet", arrays=True),
+    "tiny-imagenet": DataSource(_D + "image_arrays:tiny_imagenet", arrays=True, class_folders=True),
     "tweet-ner": DataSource(_D + "conll:conll", arrays=True),
     "tweet-span": DataSource(_D + "tweets:tweet_span", arrays=True),
     "tweet-words": DataSource(_D + "next_words:next_words", arrays=True),
@@ -392,9 +389,10 @@ def model_of_all(name: str) -> Model | None:
     return entry if (entry := MODELS.get(name)) and isinstance(entry.build, str) else None
 
 
-def register_dataset(name: str, target: str, *, arrays: bool = False) -> None:
+def register_dataset(name: str, target: str, *, arrays: bool = False, class_folders: bool = False) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder of images.
 
-    arrays: it takes a path or None, then options, and returns an ArrayData.
+    arrays: it takes a path or None, for which it generates a stand-in, then options, and returns an ArrayData.
+    class_folders: arrays whose path is a folder, never a file, and may have folders of images in it.
     """
-    DATASETS[name] = DataSource(target, arrays=arrays)
+    DATASETS[name] = DataSource(target, arrays, class_folders)

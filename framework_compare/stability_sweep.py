@@ -20,7 +20,7 @@ from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import schedules, strategies
 from framework_compare.study.opening import study_folder
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.request import Request
+from framework_compare.study.request import Request, check_keywords
 from framework_compare.study.strategies import SEARCHES, Growth
 from framework_compare.study.study import terminate_as_interrupt
 
@@ -143,6 +143,7 @@ def largest_batch(
     out: study folder; a sweep that it already contains is resumed. Other arguments are those of `compare`; epochs is 1
     by default.
     """
+    check_keywords(largest_batch, options)
     request = Request.of(frameworks, models, device, dataset=dataset, **options)
     folder = study_folder(out)
     _prepare(request, batch_sizes, search, watcher or default_watcher()).run(folder)
@@ -160,6 +161,7 @@ def dry_run(
     **options: Unpack[Options],
 ) -> Forecast:
     """Return a forecast for `largest_batch` if no size fails, the longest case; nothing is started or written."""
+    check_keywords(dry_run, options)
     request = Request.of(frameworks, models, device, **options)
     return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 from stored_study import selected
 
-from framework_compare import Comparison, compare, registry
+from framework_compare import Comparison, compare, dry_run, ladder, largest_batch, registry, stability_sweep
+from framework_compare.api import compare_file
+from framework_compare.datasets import diabetes
 from framework_compare.errors import UsageError
 from framework_compare.plan import planning
 from framework_compare.protocol import TrainConfig
@@ -76,7 +79,10 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, images, own_cache, 
         (dict(dataset="fire-smoke-huge"), "'fire-smoke-huge' .did you mean 'fire-smoke-big'..; allowed: "),
         (dict(batch_size=[]), "batch_size is an empty list"),
         (dict(epochs=1.5), "epochs is 1.5"),
-        (dict(speed="high"), "unknown setting 'speed'"),
+        (
+            dict(speed="high"),
+            "unknown option 'speed' .did you mean 'seed'..; allowed: frameworks, models, device, dataset, out, retry, extend",
+        ),
         (dict(limit=0), "limit is 0"),
         (dict(classes=["fire", "flood"]), "flood"),
         (dict(timeout_s=0), "timeout_s is 0"),
@@ -95,6 +101,37 @@ def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny
         compare(out=tmp_path / "study", **request)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "study").exists()
+
+
+CALLS = {
+    compare: {"extnd": "extend", "repeat": "repeats", "dataste": "dataset", "rung": "rungs"},
+    dry_run: {"limt": "limit", "bugdet": "budget", "batchsize": "batch_size"},
+    largest_batch: {"btch_sizes": "batch_sizes", "timeout": "timeout_s"},
+    stability_sweep.dry_run: {"serach": "search", "epoch": "epochs"},
+    ladder: {"one_at_time": "one_at_a_time", "weight": "weights"},
+}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.__module__}.{call.__name__}")
+def test_an_unknown_option_is_told_with_the_nearest_that_the_call_takes(call):
+    for name, meant in CALLS[call].items():
+        with pytest.raises(UsageError) as error:
+            call("torch", "alexnet", **{name: 1})
+        said, _, allowed = str(error.value).partition("; allowed: ")
+        assert said == f"unknown option {name!r} (did you mean {meant!r}?)"
+        assert {"limit", "budget", "dataset", "accumulation", meant} <= set(allowed.split(", "))
+
+
+def test_an_option_of_another_call_is_unknown():
+    with pytest.raises(
+        UsageError, match="unknown option 'out'; allowed: frameworks, models, device, dataset, executor"
+    ):
+        dry_run("torch", "alexnet", out="study")
+
+
+def test_an_unknown_option_beside_a_file_is_told_before_the_file_is_read(tmp_path):
+    with pytest.raises(UsageError, match="unknown option 'model' .did you mean 'models'..; allowed: path, out, retry"):
+        compare_file(tmp_path / "study.toml", model="alexnet")
 
 
 def test_a_framework_that_cannot_be_installed_is_a_row(tiny, images, own_cache, tmp_path, monkeypatch):
@@ -221,6 +258,48 @@ def test_data_sets_and_settings_go_to_the_models_that_have_a_use_for_them(plan):
     assert (rows.config.image_size, rows.config.epochs) == (0, 2)
     with pytest.raises(UsageError, match="image_size is 32; diabetes_ann does not use it"):
         plan(models=["diabetes_ann", "lstm_ibm"], image_size=32)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file as `diabetes` has it."""
+    header = [*diabetes.COLUMNS, diabetes.OUTCOME]
+    lines = [",".join(str(n * k % 17 + 1) for k in range(2, 10)) + f",{n % 2}" for n in range(1, 31)]
+    (tmp_path / "people").mkdir()
+    (tmp_path / "people" / "pima.csv").write_text("\n".join([",".join(header), *lines]) + "\n")
+    return tmp_path / "people" / "pima.csv"
+
+
+def test_a_path_goes_to_the_models_of_images_or_to_those_of_arrays(plan, images, rows):
+    for first, second in (
+        ("fire-smoke-tiny", rows),
+        (images, "diabetes"),
+        (images, str(rows)),
+        (images, rows.parent),
+    ):
+        names = [Path(first).stem, Path(second).stem]
+        for given in ([first, second], [second, first]):
+            assert [(cell.model, cell.dataset) for cell in plan(given).cells] == list(
+                zip(("linear", "diabetes_ann"), names)
+            )
+
+
+def test_folders_of_images_go_also_to_the_workloads_that_read_them(plan, images, rows, tmp_path):
+    for split in ("train", "valid"):
+        shutil.copytree(images, tmp_path / "leaves" / split)
+    cells = plan([tmp_path / "leaves", rows], models=["guava_cnn", "diabetes_ann"]).cells
+    assert [(one.model, one.dataset) for one in cells] == [("guava_cnn", "leaves"), ("diabetes_ann", "pima")]
+
+
+def test_a_path_that_suits_no_model_or_leaves_one_without_data_is_told(plan, images, rows):
+    for dataset, models, said in (
+        (images, ["linear", "diabetes_ann"], f"{images!r} is not for diabetes_ann; allowed: diabetes, or the path of"),
+        (rows, ["linear", "diabetes_ann"], f"{rows!r} is not for linear; allowed: fire-smoke-small, or the path of"),
+        ([images, rows], ["linear"], f"data set {str(rows)!r} is a file; a folder with one folder of images per class"),
+        ([images, rows], ["diabetes_ann"], f"folder {str(images)!r}: the table must be one file like *.csv"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            plan(dataset, models)
 
 
 def test_no_model_and_no_data_set_is_left_out_in_silence(plan):

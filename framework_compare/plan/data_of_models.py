@@ -12,6 +12,7 @@ from framework_compare import registry
 from framework_compare.datasets import arrays
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.dataset import Dataset
+from framework_compare.datasets.image_check import subfolders
 from framework_compare.datasets.own import OwnData
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UsageError
@@ -38,7 +39,8 @@ def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[
             raise UsageError(
                 f"data set is {one!r}; allowed: a name that `list` shows, or the path of a folder or a file"
             )
-    chosen = {model: [one for one in listed if _can_read(registry.MODELS[model], one)] for model in models}
+    readers = [(one, _readers(models, one)) for one in listed]
+    chosen = {model: [one for one, able in readers if model in able] for model in models}
     for model, own in chosen.items():
         if not own:
             raise UsageError(
@@ -51,14 +53,28 @@ def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[
     return chosen
 
 
-def _can_read(model: registry.Model, dataset: DataSet) -> bool:
-    """Return whether a data set is one of the kind that a model is for; a path may be of any kind."""
-    if model.dataset == registry.OWN:
-        return False
+def _readers(models: Sequence[str], dataset: DataSet) -> list[str]:
+    """Return the models that a data set is for; for a path that suits none, all but imported ones: reading it says why."""
+    able = [model for model in models if registry.MODELS[model].dataset != registry.OWN]
+    suited = [model for model in able if _suits(registry.MODELS[model], dataset)]
+    return suited or (able if _is_path(dataset) else [])
+
+
+def _is_path(dataset: DataSet) -> bool:
+    return not isinstance(dataset, str) or registry.data_source(dataset) is None or os.path.exists(dataset)
+
+
+def _suits(model: registry.Model, dataset: DataSet) -> bool:
+    """Return whether a data set is of the kind that a model is for: images or arrays; nothing of the data is read."""
     source = registry.data_source(dataset) if isinstance(dataset, str) else None
-    if source is None or not isinstance(dataset, str) or os.path.exists(dataset):
-        return True
-    return dataset == model.dataset if model.of_arrays else not source.arrays
+    if source is not None:
+        return dataset == model.dataset if model.of_arrays else not source.arrays
+    assert not isinstance(dataset, OwnData)
+    path = Path(os.path.expanduser(dataset))
+    takes_folders = not model.of_arrays or registry.DATASETS[model.dataset].class_folders
+    if path.is_dir():
+        return takes_folders if subfolders(path) else model.of_arrays
+    return not takes_folders or not path.exists()
 
 
 def read(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Callable, Mapping, Sequence, TypedDict
+import inspect
+from typing import TYPE_CHECKING, Callable, Iterable, Mapping, Sequence, TypedDict
 
 from framework_compare.datasets.own import DataOptions, Inputs
 from framework_compare.errors import check_count, check_name
@@ -13,7 +14,7 @@ from framework_compare.plan import competitors
 from framework_compare.plan.data_of_models import DataSets
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import Models, Names
-from framework_compare.plan.settings import ANY_EPOCHS, Settings
+from framework_compare.plan.settings import ANY_EPOCHS, SETTINGS, Settings, column
 from framework_compare.protocol import Document, Fields
 from framework_compare.records import Cell
 from framework_compare.study import schedules
@@ -259,3 +260,17 @@ class Request:
 OWN_LOSS = "mean_output"  # in settings and tasks: the network gives the losses
 OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer")
 FIELDS = tuple(field.name for field in dataclasses.fields(Request) if field.name != "settings")
+COMPETITORS = ("frameworks", "models", "device")  # the parameters that calls name themselves
+
+
+def check_keywords(call: Callable[..., object], given: Iterable[str], more: Sequence[str] = ()) -> None:
+    """Raise UnknownNameError for a keyword that is no parameter of a call, no field of a request, and no setting.
+
+    more: parameters of others that the call passes on.
+    """
+    own = [one.name for one in inspect.signature(call).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    shared = [name for name in FIELDS if name not in COMPETITORS]
+    allowed = list(dict.fromkeys([*own, *more, *shared, *sorted(map(column, SETTINGS))]))
+    for name in given:
+        if name not in SETTINGS:
+            check_name("option", name, allowed)

@@ -81,7 +81,7 @@ class TinyTrainer:
         return {name: array.astype(np.float32) for name, array in self._loss_and_gradients(batch)[1].items()}
 
     def _values(self, images: np.ndarray) -> List[np.ndarray]:
-        """What each layer reads, and the logits."""
+        """Return the inputs of each layer, and the logits."""
         values = [images.mean(axis=(2, 3), dtype=np.float64)]
         for name in self._layers:
             values.append(values[-1] @ self._weights[f"{name}.weight"].T + self._weights.get(f"{name}.bias", 0))

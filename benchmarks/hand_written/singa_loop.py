@@ -32,11 +32,106 @@ MOBILENET_V2 = [
 
 def make(model: str, images, labels, threads: int):
     singa = repairs.load()
-    from singa import autograd, opt, tensor
+    from singa import autograd, layer, opt, tensor
     from singa.model import Model
 
-    parts = Parts(singa)
-    steps = NETWORKS[model](parts)
+    operators, layers = Operators(singa, private=False), []
+
+    class Depthwise(layer.Layer):
+        def __init__(self, channels, stride):
+            super().__init__()
+            self.a = dict(out_channels=channels, kernel=3, stride=stride, padding=1, groups=channels, bias=False)
+
+        def initialize(self, x):
+            shape = (self.a["groups"], 1, 3, 3)
+            self.W = tensor.Tensor(shape, requires_grad=True, stores_grad=True, name=f"{self.name}.W")
+            self.W.gaussian(0.0, 0.1)
+            self.handle = operators.conv_handle(self.a, x)
+
+        def forward(self, x):
+            return operators.grouped_conv2d(self.handle, self.a["groups"], x, self.W, None)
+
+    def add(one):
+        layers.append(one)
+        return one
+
+    def conv(out, kernel, stride=1, padding=0, bias=True):
+        return add(layer.Conv2d(out, kernel, stride=stride, padding=padding, bias=bias))
+
+    def normed(one, relu=None):
+        norm = add(layer.BatchNorm2d(momentum=0.1))
+        return (lambda x: norm(one(x))) if relu is None else (lambda x: relu(norm(one(x))))
+
+    def classifier(widths):
+        linears = [add(layer.Linear(width)) for width in (*widths, 3)]
+
+        def classify(x):
+            x = autograd.flatten(x)
+            for linear in linears[:-1]:
+                x = autograd.relu(linear(autograd.dropout(x, 0.5)))
+            return linears[-1](x)
+
+        return classify
+
+    def relu6(x):
+        return autograd.clip(x, 0.0, 6.0)
+
+    def alexnet():
+        steps = []
+        for out, kernel, stride, padding, pooled in ALEXNET:
+            steps += [conv(out, kernel, stride, padding), autograd.relu]
+            steps += [add(layer.MaxPool2d(3, 2))] if pooled else []
+        return [*steps, classifier((4096, 4096))]
+
+    def vgg16():
+        steps = []
+        for out, times in VGG16:
+            for _ in range(times):
+                steps += [conv(out, 3, 1, 1), autograd.relu]
+            steps.append(add(layer.MaxPool2d(2, 2)))
+        linears = [add(layer.Linear(width)) for width in (4096, 4096, 3)]
+
+        def classify(x):
+            x = autograd.flatten(x)
+            for linear in linears[:-1]:
+                x = autograd.dropout(autograd.relu(linear(x)), 0.5)
+            return linears[-1](x)
+
+        return [*steps, classify]
+
+    def bottleneck(width, stride, projected):
+        first = normed(conv(width, 1, stride, bias=False), autograd.relu)
+        second = normed(conv(width, 3, 1, 1, bias=False), autograd.relu)
+        third = normed(conv(4 * width, 1, bias=False))
+        shortcut = normed(conv(4 * width, 1, stride, bias=False)) if projected else lambda x: x
+        return lambda x: autograd.relu(autograd.add(third(second(first(x))), shortcut(x)))
+
+    def resnet50():
+        steps = [normed(conv(64, 7, 2, 3, bias=False), autograd.relu), add(layer.MaxPool2d(3, 2, 1))]
+        for width, blocks, stride in RESNET50:
+            steps += [bottleneck(width, stride if block == 0 else 1, block == 0) for block in range(blocks)]
+        return [*steps, add(layer.AvgPool2d(7, 1)), autograd.flatten, add(layer.Linear(3))]
+
+    def inverted(before, expansion, out, stride):
+        hidden = before * expansion
+        widen = normed(conv(hidden, 1, bias=False), relu6) if expansion > 1 else lambda x: x
+        depthwise = normed(add(Depthwise(hidden, stride)), relu6)
+        narrow = normed(conv(out, 1, bias=False))
+        if stride == 1 and before == out:
+            return lambda x: autograd.add(narrow(depthwise(widen(x))), x)
+        return lambda x: narrow(depthwise(widen(x)))
+
+    def mobilenet_v2():
+        steps, before = [normed(conv(32, 3, 2, 1, bias=False), relu6)], 32
+        for expansion, out, repeats, stride in MOBILENET_V2:
+            for repeat in range(repeats):
+                steps.append(inverted(before, expansion, out, stride if repeat == 0 else 1))
+                before = out
+        last = add(layer.Linear(3))
+        steps += [normed(conv(1280, 1, bias=False), relu6), add(layer.AvgPool2d(7, 1)), autograd.flatten]
+        return [*steps, lambda x: last(autograd.dropout(x, 0.2))]
+
+    steps = {"alexnet": alexnet, "vgg16": vgg16, "resnet50": resnet50, "mobilenet_v2": mobilenet_v2}[model]()
 
     class Network(Model):
         def forward(self, x):
@@ -45,7 +140,7 @@ def make(model: str, images, labels, threads: int):
             return x
 
     network = Network()
-    network.register_layers(*parts.layers)
+    network.register_layers(*layers)
     x = tensor.Tensor(data=images, requires_grad=False)
     y = tensor.Tensor(data=labels.astype("int32"), dtype=tensor.int32, requires_grad=False)
     sgd = opt.SGD(lr=0.001, momentum=0.9)
@@ -62,136 +157,3 @@ def make(model: str, images, labels, threads: int):
         return value
 
     return step, lambda: None
-
-
-class Parts:
-    """What networks consist of, and in `layers` each layer that was made."""
-
-    def __init__(self, singa):
-        from singa import autograd, layer
-
-        self.autograd, self.layer, self.depthwise_layer = autograd, layer, depthwise_of(singa)
-        self.layers = []
-
-    def add(self, one):
-        self.layers.append(one)
-        return one
-
-    def conv(self, out, kernel, stride=1, padding=0, bias=True):
-        return self.add(self.layer.Conv2d(out, kernel, stride=stride, padding=padding, bias=bias))
-
-    def depthwise(self, channels, stride):
-        return self.add(self.depthwise_layer(channels, stride))
-
-    def normed(self, one, relu=None):
-        norm = self.add(self.layer.BatchNorm2d(momentum=0.1))
-        return (lambda x: norm(one(x))) if relu is None else (lambda x: relu(norm(one(x))))
-
-    def relu6(self, x):
-        return self.autograd.clip(x, 0.0, 6.0)
-
-    def linear(self, width):
-        return self.add(self.layer.Linear(width))
-
-    def max_pool(self, *window):
-        return self.add(self.layer.MaxPool2d(*window))
-
-    def avg_pool(self, *window):
-        return self.add(self.layer.AvgPool2d(*window))
-
-
-def depthwise_of(singa):
-    from singa import layer, tensor
-
-    operators = Operators(singa, private=False)
-
-    class Depthwise(layer.Layer):
-        def __init__(self, channels, stride):
-            super().__init__()
-            self.a = dict(out_channels=channels, kernel=3, stride=stride, padding=1, groups=channels, bias=False)
-
-        def initialize(self, x):
-            shape = (self.a["groups"], 1, 3, 3)
-            self.W = tensor.Tensor(shape, requires_grad=True, stores_grad=True, name=f"{self.name}.W")
-            self.W.gaussian(0.0, 0.1)
-            self.handle = operators.conv_handle(self.a, x)
-
-        def forward(self, x):
-            return operators.grouped_conv2d(self.handle, self.a["groups"], x, self.W, None)
-
-    return Depthwise
-
-
-def alexnet(parts):
-    autograd, steps = parts.autograd, []
-    for out, kernel, stride, padding, pooled in ALEXNET:
-        steps += [parts.conv(out, kernel, stride, padding), autograd.relu]
-        steps += [parts.max_pool(3, 2)] if pooled else []
-    linears = [parts.linear(width) for width in (4096, 4096, 3)]
-
-    def classify(x):
-        x = autograd.flatten(x)
-        for linear in linears[:-1]:
-            x = autograd.relu(linear(autograd.dropout(x, 0.5)))
-        return linears[-1](x)
-
-    return [*steps, classify]
-
-
-def vgg16(parts):
-    autograd, steps = parts.autograd, []
-    for out, times in VGG16:
-        for _ in range(times):
-            steps += [parts.conv(out, 3, 1, 1), autograd.relu]
-        steps.append(parts.max_pool(2, 2))
-    linears = [parts.linear(width) for width in (4096, 4096, 3)]
-
-    def classify(x):
-        x = autograd.flatten(x)
-        for linear in linears[:-1]:
-            x = autograd.dropout(autograd.relu(linear(x)), 0.5)
-        return linears[-1](x)
-
-    return [*steps, classify]
-
-
-def bottleneck(parts, width, stride, projected):
-    autograd, conv, normed = parts.autograd, parts.conv, parts.normed
-    first = normed(conv(width, 1, stride, bias=False), autograd.relu)
-    second = normed(conv(width, 3, 1, 1, bias=False), autograd.relu)
-    third = normed(conv(4 * width, 1, bias=False))
-    shortcut = normed(conv(4 * width, 1, stride, bias=False)) if projected else lambda x: x
-    return lambda x: autograd.relu(autograd.add(third(second(first(x))), shortcut(x)))
-
-
-def resnet50(parts):
-    autograd = parts.autograd
-    steps = [parts.normed(parts.conv(64, 7, 2, 3, bias=False), autograd.relu), parts.max_pool(3, 2, 1)]
-    for width, blocks, stride in RESNET50:
-        steps += [bottleneck(parts, width, stride if block == 0 else 1, block == 0) for block in range(blocks)]
-    return [*steps, parts.avg_pool(7, 1), autograd.flatten, parts.linear(3)]
-
-
-def inverted(parts, before, expansion, out, stride):
-    autograd, conv, normed, hidden = parts.autograd, parts.conv, parts.normed, before * expansion
-    widen = normed(conv(hidden, 1, bias=False), parts.relu6) if expansion > 1 else lambda x: x
-    depthwise = normed(parts.depthwise(hidden, stride), parts.relu6)
-    narrow = normed(conv(out, 1, bias=False))
-    if stride == 1 and before == out:
-        return lambda x: autograd.add(narrow(depthwise(widen(x))), x)
-    return lambda x: narrow(depthwise(widen(x)))
-
-
-def mobilenet_v2(parts):
-    autograd = parts.autograd
-    steps, before = [parts.normed(parts.conv(32, 3, 2, 1, bias=False), parts.relu6)], 32
-    for expansion, out, repeats, stride in MOBILENET_V2:
-        for repeat in range(repeats):
-            steps.append(inverted(parts, before, expansion, out, stride if repeat == 0 else 1))
-            before = out
-    last = parts.linear(3)
-    steps += [parts.normed(parts.conv(1280, 1, bias=False), parts.relu6), parts.avg_pool(7, 1), autograd.flatten]
-    return [*steps, lambda x: last(autograd.dropout(x, 0.2))]
-
-
-NETWORKS = {"alexnet": alexnet, "vgg16": vgg16, "resnet50": resnet50, "mobilenet_v2": mobilenet_v2}

@@ -46,7 +46,7 @@ _PUBLIC = {
     "Stability": "framework_compare.stability_sweep",
     "sweep": "framework_compare.pytest_plugin",
 }
-# `import *` asks for each of these; `sweep` is of no use without pytest, which a user may not have.
+# `import *` asks for each of these; `sweep` needs pytest, which a user may not have.
 __all__ = ["__version__", *(name for name in _PUBLIC if name != "sweep" or find_spec("pytest"))]
 
 

@@ -65,7 +65,7 @@ class PipSettings(NamedTuple):
         return [*extra, handed.get("UV_DEFAULT_INDEX") or handed.get("UV_INDEX_URL") or PYPI]
 
     def environment(self) -> dict[str, str]:
-        """This process' variables and uv's own; one that is set already stays, but for a proxy, as in pip."""
+        """This process' variables and uv's own; one that is set already stays, except a proxy, as in pip."""
         handed = {}
         for name, (variable, separator) in _VARIABLES.items():
             if name in self.options:

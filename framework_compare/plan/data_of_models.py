@@ -65,7 +65,7 @@ def _is_path(dataset: DataSet) -> bool:
 
 
 def _suits(model: registry.Model, dataset: DataSet) -> bool:
-    """Return whether a data set is of the kind that a model is for: images or arrays; nothing of the data is read."""
+    """Return whether a data set has what a model takes, images or arrays; the data are not read."""
     source = registry.data_source(dataset) if isinstance(dataset, str) else None
     if source is not None:
         return dataset == model.dataset if model.of_arrays else not source.arrays

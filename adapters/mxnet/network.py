@@ -249,7 +249,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Concat": lambda F, a, *xs: F.concat(*xs, dim=a["axis"]),
     "Repeat": lambda F, a, x, like: F.broadcast_like(x, like, lhs_axes=(0,), rhs_axes=(0,)),
     "Pad": _pad,
-    "Max": lambda F, a, x: F.max(x, axis=a["axis"]),  # of Maxout, where equals are as good as never
+    "Max": lambda F, a, x: F.max(x, axis=a["axis"]),  # Maxout: ties are rare, and sharing them would cost every step
     "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
     **named(lambda F: F, "exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf", Detach="BlockGrad"),
     **named(lambda F: F, "sub", "div", "maximum", "minimum", "equal", prefix="broadcast_"),

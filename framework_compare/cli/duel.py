@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from framework_compare.duels import Duel
 
 
+DATA = typer.Argument(help="A folder of images, or a name that `list` shows.")
+
+
 @takes(
     *(name for name in SETTINGS_OF_CELLS if name != "epochs"),
     *("limit", *OF_DATA, *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold"),
@@ -31,7 +34,7 @@ def duel(
     ],
     b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
     model: Annotated[str, typer.Argument(help="The model that both train, or the framework if A and B are models.")],
-    data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
+    data: Annotated[str | None, DATA] = None,
     max_slowdown: Annotated[
         str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
     ] = None,
@@ -95,7 +98,7 @@ def bisect(
     framework: Annotated[str, typer.Argument(help="A framework, such as jax.")],
     versions: Annotated[str, typer.Argument(help="The range of versions, the older first: 0.9..0.12.")],
     model: Annotated[str, typer.Argument(help="The model that all releases train.")],
-    data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
+    data: Annotated[str | None, DATA] = None,
     threshold: Annotated[str, typer.Option(help="The change to find, up or down.")] = "5%",
     metric: Annotated[
         str, typer.Option(help="time, memory (the peak of a run) or parity (whether the check passes).")

@@ -26,7 +26,7 @@ LEAST_STEPS = 5
 # Of times that are taken in isolation.
 ROUNDS = 3
 IN_A_ROW = 4  # steps: what handing over the first one takes is hidden behind a busy device in an epoch, too
-LONG_NS = 100_000_000  # a step of that length is timed by itself
+LONG_NS = 100_000_000  # a step of that length is timed alone
 
 
 class LossSum:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-# Columns of the cell frame; load_before is of `columns.REPORTED`.
+# Columns of the cell frame; load_before is in `columns.REPORTED`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "rounds_void")
 _OF_ROUNDS = re.compile(r"\d+ of \d+ rounds? do(?:es)? not count \((.*)\)")  # a warning of version 0.1
 _REASON = re.compile(r"(\d+): ([^;]+)")
